@@ -1,8 +1,7 @@
-"""Side-by-side measurements against peers: `python -m bench [NAME ...] [--json FILE]`.
+"""Benchmarks against other libraries: `python -m bench [NAME ...] [--json FILE]`.
 
-A subject is a file with `count()`, which says how much work a step is, and `rows()`, each of which
-is one piece of work done by thetax and by a peer. Both must first be shown to compute the same;
-then they take turns.
+A subject is a module with `describe()`, which describes the work, and `rows()`, the comparisons of
+thetax with a peer. Both sides are first checked to compute the same; then they are timed in turns.
 """
 
 SUBJECTS = (

@@ -1,4 +1,4 @@
-"""`python -m bench [NAME ...] [--json FILE]`: all subjects, or those named."""
+"""`python -m bench [NAME ...] [--json FILE]`: runs all subjects, or the named ones."""
 
 import difflib
 import importlib
@@ -15,12 +15,12 @@ from rich.console import Console
 from . import SUBJECTS, machine, table
 from .row import Result, Row, compare
 
-app = cyclopts.App(name="bench", help="Measure thetax against its peers, side by side.")
+app = cyclopts.App(name="bench", help="Benchmark thetax against other libraries.")
 
 
 @app.default
 def main(*names: str, json: Path | None = None, pairs: int | None = None) -> int:
-    """Measure the named subjects, or all.
+    """Run the named subjects, or all.
 
     Parameters
     ----------
@@ -28,28 +28,30 @@ def main(*names: str, json: Path | None = None, pairs: int | None = None) -> int
         Subjects: mlp, start, resume, claims, restarts, tune, recurrent, conv, encoder, language,
         gp, infinite, ntk, attack.
     json
-        Where to write the machine and the rows.
+        File to write the machine and the results to.
     pairs
-        How many turns each side takes, instead of the row's own number.
+        Timed runs of each side, instead of the number of the row.
     """
     if unknown := [name for name in names if name not in SUBJECTS]:
         for name in unknown:
             print(f"bench: there is no {name!r}; {nearest(name)}.", file=sys.stderr)
         return 2
-    chosen = [importlib.import_module(f"bench.{name}") for name in dict.fromkeys(names or SUBJECTS)]
-    described, results = run(chosen, console(), Console(stderr=True), pairs=pairs)
+    subjects = [
+        importlib.import_module(f"bench.{name}") for name in dict.fromkeys(names or SUBJECTS)
+    ]
+    described, results = run(subjects, console(), Console(stderr=True), pairs=pairs)
     if json is not None:
         json.write_text(jsonlib.dumps(report(described, results), indent=1) + "\n")
     return 1 if any(result.failed for result in results) else 0
 
 
 def console() -> Console:
-    """Standard output, wide enough for the table where it is a file."""
+    """Standard output, wide enough for the table if it is a file."""
     return Console() if sys.stdout.isatty() else Console(width=130)
 
 
 def nearest(name: str) -> str:
-    """What the user may have meant.
+    """Subjects with a similar name.
 
     >>> nearest("mpl")
     'nearest: mlp'
@@ -61,22 +63,22 @@ def nearest(name: str) -> str:
 def run(
     subjects: list[ModuleType], out: Console, err: Console, *, pairs: int | None = None
 ) -> tuple[dict[str, Any], list[Result]]:
-    """Measures every row of every subject; one that fails does not stop the others."""
+    """Runs every comparison of every subject; a failure does not stop the others."""
     described = machine.describe()
     limits = machine.measure()
     results = []
     table.show_machine(out, described)
     for subject in subjects:
         rows = [replace(row, pairs=pairs or row.pairs) for row in subject.rows()]
-        table.show_work(out, subject.__name__.rpartition(".")[-1], subject.count(), rows, limits)
-        measured = [_watched(row, err) for row in rows]
-        table.show_results(out, measured, limits)
-        results += measured
-    limit = {
+        table.show_work(out, subject.__name__.rpartition(".")[-1], subject.describe(), rows, limits)
+        subject_results = [_compare_with_status(row, err) for row in rows]
+        table.show_results(out, subject_results, limits)
+        results += subject_results
+    rates = {
         "matmul GFLOP/s": round(limits.operations / 1e9, 1),
         "copy GB/s": round(limits.bytes / 1e9, 1),
     }
-    return {**described, "limits": limit}, results
+    return {**described, "limits": rates}, results
 
 
 def report(described: dict[str, Any], results: list[Result]) -> dict[str, Any]:
@@ -84,8 +86,8 @@ def report(described: dict[str, Any], results: list[Result]) -> dict[str, Any]:
     return {"machine": described, "rows": [result.as_json() for result in results]}
 
 
-def _watched(row: Row, err: Console) -> Result:
-    """Compares, says on a terminal what is going on, and anywhere what came of it."""
+def _compare_with_status(row: Row, err: Console) -> Result:
+    """Runs a comparison, with a status line on a terminal, and prints a summary."""
     title = f"{row.name} against {row.peer}"
     with err.status(title) as status:
         result = compare(row, say=lambda text: status.update(f"{title}: {text}"))

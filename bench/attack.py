@@ -1,10 +1,9 @@
-"""Attacks on a small convolutional network for MNIST, beside Foolbox's and torchattacks': the same
-weights, the same radius, as many steps of the same length.
+"""Attacks on a small convolutional network for MNIST, against Foolbox and torchattacks.
 
-Both sides attack the same images and begin at the images themselves, the peers with blocks of 256.
-Before they are timed, ours must leave no more images right than theirs, and its nearest wrong
-images must be no further away; the network that judges them is always PyTorch's. Ours stops with an
-image that is wrong, and theirs goes on; in two rows ours goes on too.
+Weights, radius, number of steps and step size are the same, and all attacks start at the images;
+the peers attack blocks of 256. Before timing, our robust accuracy must be at most that of the peer,
+and our distances at most its distances, both evaluated with the network in PyTorch. Our attack
+stops when it succeeds, and theirs takes all steps; in two rows ours takes all steps, too.
 """
 
 import time
@@ -34,37 +33,37 @@ WIDTHS = (16, 32)
 STEP = 0.01
 STEPS = 40
 BOX = (0.0, 1.0)
-LEARNT = 12_000  # images, in two passes
+N_TRAIN = 12_000  # images, for two epochs
 
 
 class Sample:
-    """A trained network, its twin, and images that are right."""
+    """A trained network, the same in PyTorch, and correctly classified images."""
 
     @cached_property
     def model(self) -> CNN:
         """Ours."""
         xs, ys = data.load("mnist").train
-        chosen = jnp.asarray(xs[:LEARNT])[:, None], jnp.asarray(ys[:LEARNT])
+        batch = jnp.asarray(xs[:N_TRAIN])[:, None], jnp.asarray(ys[:N_TRAIN])
         net = CNN.init(WIDTHS, classes=10, key=jr.key(0))
         iteration = descend(cross_entropy, optax.adam(2e-3))
         return fit(
-            iteration, net, chosen, epochs=2, batch_size=64, key=jr.key(1), progress=Silent()
+            iteration, net, batch, epochs=2, batch_size=64, key=jr.key(1), progress=Silent()
         ).model
 
     @cached_property
-    def twin(self) -> Any:
+    def torch_model(self) -> Any:
         """Theirs."""
         return small(library("torch"), self.model).eval()
 
     @cached_property
     def pair(self) -> tuple[np.ndarray, np.ndarray]:
-        """Test images and their labels."""
+        """Correctly classified test images and their labels."""
         test = data.load("mnist").test
         assert test is not None
         xs = np.asarray(test[0][: IMAGES + 256])[:, None]
         ys = np.asarray(test[1][: IMAGES + 256])
-        right = np.asarray(jnp.argmax(jax.vmap(self.model)(jnp.asarray(xs)), axis=-1)) == ys
-        return xs[right][:IMAGES], ys[right][:IMAGES]
+        correct = np.asarray(jnp.argmax(jax.vmap(self.model)(jnp.asarray(xs)), axis=-1)) == ys
+        return xs[correct][:IMAGES], ys[correct][:IMAGES]
 
     @property
     def ours(self) -> tuple[Any, Any]:
@@ -72,99 +71,99 @@ class Sample:
         return jnp.asarray(self.pair[0]), jnp.asarray(self.pair[1], jnp.int32)
 
     def theirs(self, attack: Callable[[Any, Any], Any]) -> np.ndarray:
-        """What a function of images and labels makes of them, in PyTorch, block by block."""
+        """The adversarial images of an attack in PyTorch, block by block."""
         torch = library("torch")
         xs = torch.tensor(self.pair[0])
         ys = torch.tensor(self.pair[1].astype(np.int64))
         blocks = zip(xs.split(BLOCK), ys.split(BLOCK))
         return np.concatenate([attack(x, y).detach().numpy() for x, y in blocks])
 
-    def left(self, xs: Any) -> tuple[int, float]:
-        """How many images PyTorch's network still has right, and how far they were moved on
-        average.
-        """
+    def evaluate(self, xs: Any) -> tuple[int, float]:
+        """The number of correctly classified images and the mean norm of the perturbations."""
         torch = library("torch")
         with torch.no_grad():
-            right = self.twin(torch.tensor(np.asarray(xs))).argmax(1).numpy() == self.pair[1]
-        moved = np.linalg.norm((np.asarray(xs) - self.pair[0]).reshape(len(right), -1), axis=1)
-        return int(right.sum()), float(moved.mean())
+            correct = (
+                self.torch_model(torch.tensor(np.asarray(xs))).argmax(1).numpy() == self.pair[1]
+            )
+        norms = np.linalg.norm((np.asarray(xs) - self.pair[0]).reshape(len(correct), -1), axis=1)
+        return int(correct.sum()), float(norms.mean())
 
 
 @dataclass(frozen=True, eq=False)
-class Contest:
-    """One attack of ours and of a peer."""
+class Comparison:
+    """An attack of ours and of a peer."""
 
     sample: Sample
     attack: Any
     peer: Callable[[Sample], Callable[[Any, Any], Any]]  # of images and labels
-    radius: float | None = None  # or it is judged by how far it goes
+    radius: float | None = None  # None for a minimum-norm attack
 
     def ours(self) -> np.ndarray:
-        """Our perturbed images."""
-        return np.asarray(perturb(self.attack, self.sample.model, self.sample.ours))
+        """Our adversarial images."""
+        return np.asarray(perturb(self.attack, self.sample.model, self.sample.ours).xs)
 
     def theirs(self) -> np.ndarray:
-        """Theirs."""
+        """The adversarial images of the peer."""
         return self.sample.theirs(self.peer(self.sample))
 
     def check(self) -> None:
-        """Raises unless ours is as strong."""
-        (left, far), (other, further) = (
-            self.sample.left(xs) for xs in (self.ours(), self.theirs())
+        """Raises unless ours is at least as strong."""
+        (correct, norm), (their_correct, their_norm) = (
+            self.sample.evaluate(xs) for xs in (self.ours(), self.theirs())
         )
         print(
-            f"left right: ours {left}, theirs {other} of {IMAGES}; mean norm: ours {far:.5f}, "
-            f"theirs {further:.5f}"
+            f"correct under attack: ours {correct}, theirs {their_correct} of {IMAGES}; mean norm: "
+            f"ours {norm:.5f}, theirs {their_norm:.5f}"
         )
-        assert left <= other, f"{left} images are left right, and {other} by the peer"
+        assert correct <= their_correct, f"correct: ours {correct}, theirs {their_correct}"
         if self.radius is None:
-            assert far <= further * (1 + 1e-4), (
-                f"the mean norm is {far:.5f}, and {further:.5f} by the peer"
+            assert norm <= their_norm * (1 + 1e-4), (
+                f"mean norm: ours {norm:.5f}, theirs {their_norm:.5f}"
             )
         else:
             assert np.abs(self.ours() - self.sample.pair[0]).max() <= self.radius * (1 + 1e-5)
 
     def timed(self, once: Callable[[], Any]) -> Callable[[], float]:
-        """Milliseconds an image."""
+        """Milliseconds per image."""
 
         def measure() -> float:
-            began = time.perf_counter()
+            start = time.perf_counter()
             once()
-            return 1e3 * (time.perf_counter() - began) / IMAGES
+            return 1e3 * (time.perf_counter() - start) / IMAGES
 
         return measure
 
 
 def foolbox_pgd(radius: float) -> Callable[[Sample], Callable[[Any, Any], Any]]:
-    """Foolbox's projected ascent."""
+    """PGD of Foolbox."""
 
     def attack(sample):
         foolbox = library("foolbox")
-        model = foolbox.PyTorchModel(sample.twin, bounds=BOX, device="cpu")
-        ascent = foolbox.attacks.LinfPGD(abs_stepsize=STEP, steps=STEPS, random_start=False)
-        return lambda xs, ys: ascent(model, xs, ys, epsilons=radius)[1]
+        model = foolbox.PyTorchModel(sample.torch_model, bounds=BOX, device="cpu")
+        pgd = foolbox.attacks.LinfPGD(abs_stepsize=STEP, steps=STEPS, random_start=False)
+        return lambda xs, ys: pgd(model, xs, ys, epsilons=radius)[1]
 
     return attack
 
 
 def torchattacks_pgd(radius: float) -> Callable[[Sample], Callable[[Any, Any], Any]]:
-    """That of torchattacks."""
+    """PGD of torchattacks."""
     return lambda sample: library("torchattacks").PGD(
-        sample.twin, eps=radius, alpha=STEP, steps=STEPS, random_start=False
+        sample.torch_model, eps=radius, alpha=STEP, steps=STEPS, random_start=False
     )
 
 
 def foolbox_deepfool(sample: Sample) -> Callable[[Any, Any], Any]:
-    """Foolbox's DeepFool, to any distance."""
+    """DeepFool of Foolbox, without a bound on the distance."""
     foolbox = library("foolbox")
-    model = foolbox.PyTorchModel(sample.twin, bounds=BOX, device="cpu")
+    model = foolbox.PyTorchModel(sample.torch_model, bounds=BOX, device="cpu")
     return lambda xs, ys: foolbox.attacks.L2DeepFoolAttack(steps=50, overshoot=0.02)(
         model, xs, ys, epsilons=None
     )[1]
 
 
 def work(passes: float) -> Work:
-    """The products of so many passes through the network; its weights and an image once a pass."""
+    """The products of several passes through the network; weights and image are read in each."""
     first = 784 * 9 * WIDTHS[0]
     second = 196 * 9 * WIDTHS[0] * WIDTHS[1]
     weights = 9 * WIDTHS[0] + 9 * WIDTHS[0] * WIDTHS[1] + 90 * WIDTHS[1]
@@ -173,30 +172,30 @@ def work(passes: float) -> Work:
     )
 
 
-def count() -> str:
-    """What is measured."""
+def describe() -> str:
+    """A description of the work."""
     return (
         f"Attacks on {IMAGES:,} digits and a network of {WIDTHS[0]} and {WIDTHS[1]} channels. A "
-        "step of projected ascent is a pass forwards and one backwards."
+        "step of PGD is one forward and one backward pass."
     )
 
 
 def rows() -> list[Row]:
-    """Projected ascent beside both, at two radii and once to the end, and DeepFool."""
+    """PGD against both peers at two radii, once with all steps, and DeepFool."""
     sample = Sample()
     peers = (("Foolbox", foolbox_pgd, 3.0), ("torchattacks", torchattacks_pgd, 5.0))
 
-    def row(name, peer, contest, **more):
-        times = contest.timed(contest.ours), contest.timed(contest.theirs)
-        return Row(name, peer, *times, "ms/image", contest.check, pairs=3, **more)
+    def row(name, peer, comparison, **more):
+        times = comparison.timed(comparison.ours), comparison.timed(comparison.theirs)
+        return Row(name, peer, *times, "ms/image", comparison.check, pairs=3, **more)
 
-    def ascents(goal, radius, name, **more):
+    def pgd_rows(goal, radius, name, **more):
         attack = PGD(goal, Linf(radius), step_size=STEP, steps=STEPS, box=BOX)
         return [
             row(
                 f"PGD, 40 steps, Linf {radius}{name}",
                 peer,
-                Contest(sample, attack, theirs(radius), radius),
+                Comparison(sample, attack, theirs(radius), radius),
                 target=target,
                 **more,
             )
@@ -204,13 +203,13 @@ def rows() -> list[Row]:
         ]
 
     return [
-        *ascents(untargeted(), 0.3, ""),
-        *ascents(untargeted(), 0.1, ""),
-        *ascents(log_loss, 0.1, ", to the end", work=work(2 * STEPS)),
+        *pgd_rows(untargeted(), 0.3, ""),
+        *pgd_rows(untargeted(), 0.1, ""),
+        *pgd_rows(log_loss, 0.1, ", all steps", work=work(2 * STEPS)),
         row(
             "DeepFool, 50 steps, L2",
             "Foolbox",
-            Contest(sample, DeepFool(box=BOX), foolbox_deepfool),
+            Comparison(sample, DeepFool(box=BOX), foolbox_deepfool),
             target=5.0,
         ),
     ]

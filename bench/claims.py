@@ -1,4 +1,4 @@
-"""The first chapters at scale: the perceptron, Hopfield recall, linear regions, Cover's count."""
+"""Algorithms of the first chapters: perceptron, Hopfield recall, linear regions, Cover's count."""
 
 import time
 from functools import cache
@@ -22,8 +22,8 @@ def points() -> np.ndarray:
 
 
 def by_labelling() -> np.ndarray:
-    """A linear programme for each of the 2^n labellings but for the sign of the first."""
-    found = []
+    """A linear program for each of the 2^n labellings, up to the sign."""
+    separable = []
     for rest in product((-1, 1), repeat=N - 1):
         rows = np.array([1, *rest])[:, None] * points()
         if (
@@ -32,8 +32,8 @@ def by_labelling() -> np.ndarray:
             ).status
             == 0
         ):
-            found.append([1, *rest])
-    half = np.array(found)
+            separable.append([1, *rest])
+    half = np.array(separable)
     return np.unique(np.concatenate([half, -half]), axis=0)
 
 
@@ -45,25 +45,31 @@ def agree() -> None:
 
 
 def _milliseconds(work) -> float:
-    began = time.perf_counter()
+    start = time.perf_counter()
     work()
-    return 1e3 * (time.perf_counter() - began)
+    return 1e3 * (time.perf_counter() - start)
 
 
-def count() -> str:
-    """What is measured."""
-    own = (
+def describe() -> str:
+    """A description of the work."""
+    cover = (
         f"Cover's count of {N} points in {D} dimensions: {cover_count(N, D):,} of {2**N:,} "
         "labellings."
     )
-    return " ".join([perceptron.count(), hopfield.count(), regions.count(), own])
+    return " ".join([perceptron.describe(), hopfield.describe(), regions.describe(), cover])
 
 
 def rows() -> list[Row]:
-    """Each against what one would otherwise take."""
+    """Each algorithm against an alternative."""
     ours = lambda: _milliseconds(lambda: dichotomies(points()))
     theirs = lambda: _milliseconds(by_labelling)
     cover = Row(
-        f"Cover's count, n = {N}", "a programme a labelling", ours, theirs, "ms", agree, pairs=3
+        f"Cover's count, n = {N}",
+        "a linear program per labelling",
+        ours,
+        theirs,
+        "ms",
+        agree,
+        pairs=3,
     )
     return [*perceptron.rows(), *hopfield.rows(), *regions.rows(), cover]

@@ -1,8 +1,8 @@
-"""Convolution, forwards and backwards: a small network for 28 by 28 images and a ResNet-8 for 32 by
-32, beside PyTorch.
+"""Forward and backward pass of convolutional networks, against PyTorch: a small one for 28 by 28
+images and a ResNet-8 for 32 by 32.
 
-The loss is the mean cross-entropy of a batch; both sides give its gradient in every weight. PyTorch
-runs eagerly, and once more compiled.
+The loss is the mean cross-entropy of a batch; both sides compute its gradient in all weights.
+PyTorch runs eagerly and compiled.
 """
 
 import time
@@ -40,7 +40,7 @@ class Pair:
 
     @cached_property
     def batch(self) -> tuple[Any, Any]:
-        """Noise, and classes in turn."""
+        """Noise, and labels."""
         xs = np.random.default_rng(0).standard_normal((BATCH, *self.shape), np.float32)
         return jnp.asarray(xs), jnp.arange(BATCH) % 10
 
@@ -51,7 +51,7 @@ class Pair:
 
     @cached_property
     def peer(self) -> tuple[Any, Any, Any, Any]:
-        """Their network, as it is and as it runs, and the batch."""
+        """Their network, its compiled form, and the batch."""
         torch = library("torch")
         net = self.build(torch, self.model)
         xs, ys = self.batch
@@ -64,57 +64,57 @@ class Pair:
         )
 
     def ours_once(self) -> Any:
-        """Ours, waited for."""
+        """Runs ours and waits for the result."""
         return jax.block_until_ready(self.program(self.model, self.batch))
 
     def theirs_once(self) -> float:
-        """Theirs."""
+        """Runs theirs."""
         net, runs, xs, ys = self.peer
         net.zero_grad()
         try:
             value = library("torch").nn.functional.cross_entropy(runs(xs), ys)
-        except Exception as trouble:
+        except Exception as error:
             if self.compiled:
-                raise Missing(f"cannot compile here: {type(trouble).__name__}") from None
+                raise Missing(f"cannot compile here: {type(error).__name__}") from None
             raise
         value.backward()
         return value.item()
 
     def check(self) -> None:
-        """Raises unless value and gradients of all convolutions agree."""
-        value, slope = self.ours_once()
+        """Raises unless the values and the gradients of all convolutions agree."""
+        value, gradient = self.ours_once()
         np.testing.assert_allclose(value, self.theirs_once(), rtol=1e-4)
         torch = library("torch")
         theirs = [part for part in self.peer[0].modules() if isinstance(part, torch.nn.Conv2d)]
-        for ours, part in zip(convolutions(slope), theirs, strict=True):
-            apart = 1e-3 * float(part.weight.grad.abs().max())
-            np.testing.assert_allclose(ours.W, part.weight.grad.numpy(), atol=apart)
+        for ours, part in zip(convolutions(gradient), theirs, strict=True):
+            tolerance = 1e-3 * float(part.weight.grad.abs().max())
+            np.testing.assert_allclose(ours.W, part.weight.grad.numpy(), atol=tolerance)
 
     def timed(self, once: Callable[[], Any]) -> Callable[[], float]:
-        """Milliseconds of one value and its gradients."""
+        """Milliseconds of a value and its gradients."""
 
         def measure() -> float:
-            began = time.perf_counter()
+            start = time.perf_counter()
             for _ in range(self.repeats):
                 once()
-            return 1e3 * (time.perf_counter() - began) / self.repeats
+            return 1e3 * (time.perf_counter() - start) / self.repeats
 
         return measure
 
     @property
     def work(self) -> Work:
-        """Twice the products forwards, twice as many again backwards; every activation written and
-        read thrice.
+        """Two operations per product in the forward pass, four in the backward pass; activations
+        are written and read three times.
         """
         operations = bytes_moved = 0.0
-        for layer, places in zip(convolutions(self.model), self.places, strict=True):
-            operations += 6 * BATCH * layer.W.size * places
-            bytes_moved += 4 * 6 * BATCH * layer.W.shape[0] * places
+        for layer, pixels in zip(convolutions(self.model), self.output_pixels, strict=True):
+            operations += 6 * BATCH * layer.W.size * pixels
+            bytes_moved += 4 * 6 * BATCH * layer.W.shape[0] * pixels
         return Work(operations, bytes_moved)
 
     @cached_property
-    def places(self) -> list[int]:
-        """Where each convolution is computed, in the order of the leaves."""
+    def output_pixels(self) -> list[int]:
+        """The number of output pixels of each convolution, in the order of the leaves."""
         side = self.shape[1]
         if isinstance(self.model, CNN):
             return [(side // 2**i) ** 2 for i in range(len(WIDTHS))]
@@ -128,7 +128,7 @@ def convolutions(model: Any) -> list[Convolution]:
 
 
 def parts(model: Any, kind: type) -> list[Any]:
-    """The modules of one kind."""
+    """The layers of one kind."""
     return [
         node
         for node in jax.tree.leaves(model, is_leaf=lambda n: isinstance(n, kind))
@@ -136,8 +136,8 @@ def parts(model: Any, kind: type) -> list[Any]:
     ]
 
 
-def copied(torch: Any, net: Any, model: Any) -> Any:
-    """Their network with our weights; both list their parts in the same order."""
+def copy_weights(torch: Any, net: Any, model: Any) -> Any:
+    """Their network with our weights; the layers are in the same order."""
     put = lambda tensor, array: tensor.copy_(torch.tensor(np.asarray(array)))
     with torch.no_grad():
         for kind, ours, names in (
@@ -155,7 +155,7 @@ def copied(torch: Any, net: Any, model: Any) -> Any:
 
 
 def small(torch: Any, model: CNN) -> Any:
-    """Convolution, ReLU and pooling for each width; means over 3 by 3 parts; a linear map."""
+    """Convolution, ReLU and pooling for each width, average pooling to 3 by 3, a linear layer."""
     nn = torch.nn
     layers = []
     c = 1
@@ -163,7 +163,7 @@ def small(torch: Any, model: CNN) -> Any:
         layers += [nn.Conv2d(c, m, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
         c = m
     net = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(3), nn.Flatten(), nn.Linear(9 * c, 10))
-    return copied(torch, net, model)
+    return copy_weights(torch, net, model)
 
 
 def residual(torch: Any, model: ResNet) -> Any:
@@ -174,25 +174,25 @@ def residual(torch: Any, model: ResNet) -> Any:
         def __init__(self, c: int, m: int, stride: int):
             super().__init__()
             convolve = lambda a, s: nn.Conv2d(a, m, 3, stride=s, padding=1, bias=False)
-            self.bent = nn.Sequential(
+            self.convolutions = nn.Sequential(
                 convolve(c, stride), norm(m), nn.ReLU(), convolve(m, 1), norm(m)
             )
             skip = nn.Sequential(nn.Conv2d(c, m, 1, stride=stride, bias=False), norm(m))
             self.skip = nn.Identity() if c == m else skip
 
         def forward(self, x: Any) -> Any:
-            return torch.relu(self.bent(x) + self.skip(x))
+            return torch.relu(self.convolutions(x) + self.skip(x))
 
-    norm = lambda m: nn.BatchNorm2d(m, eps=parts(model, BatchNorm)[0].epsilon)
+    norm = lambda m: nn.BatchNorm2d(m, eps=parts(model, BatchNorm)[0].eps)
     w = WIDTH
     stem = nn.Sequential(nn.Conv2d(3, w, 3, padding=1, bias=False), norm(w), nn.ReLU())
     blocks = [Block(w, w, 1), Block(w, 2 * w, 2), Block(2 * w, 4 * w, 2)]
     net = nn.Sequential(stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4 * w, 10))
-    return copied(torch, net, model)
+    return copy_weights(torch, net, model)
 
 
-def count() -> str:
-    """What is measured."""
+def describe() -> str:
+    """A description of the work."""
     return (
         f"Value and gradients of a batch of {BATCH}; the small network: 28 by 28, widths {WIDTHS}; "
         f"ResNet-8: 32 by 32 in colour, widths {WIDTH}, {2 * WIDTH}, {4 * WIDTH}."

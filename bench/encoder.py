@@ -1,6 +1,6 @@
-"""A transformer's encoder, forwards and backwards, beside PyTorch's: 4 layers of width 256.
+"""Forward and backward pass of a transformer encoder of 4 layers of width 256, against PyTorch.
 
-The loss is the mean square of what comes out, and both sides give its gradient in every weight.
+The loss is the mean square of the outputs; both sides compute its gradient in all weights.
 """
 
 import time
@@ -23,7 +23,7 @@ DEPTH, WIDTH, HEADS, HIDDEN = 4, 256, 4, 1024
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Our encoder and theirs, for a batch of sequences."""
+    """Our encoder and that of PyTorch, for a batch of sequences."""
 
     batch: int
     length: int
@@ -31,7 +31,7 @@ class Pair:
 
     @cached_property
     def model(self) -> Trunk:
-        """Norms after each part, ReLU."""
+        """Post-norm, ReLU."""
         return Trunk.init(DEPTH, WIDTH, HEADS, HIDDEN, norms="after", key=jr.key(0))
 
     @cached_property
@@ -48,7 +48,7 @@ class Pair:
 
     @cached_property
     def peer(self) -> tuple[Any, Any]:
-        """Their encoder with our weights, and the batch."""
+        """PyTorch's encoder with our weights, and the batch."""
         torch = library("torch")
         layer = torch.nn.TransformerEncoderLayer(
             WIDTH, HEADS, HIDDEN, dropout=0.0, batch_first=True
@@ -72,11 +72,11 @@ class Pair:
         return net.train(), torch.tensor(np.asarray(self.xs))
 
     def ours_once(self) -> Any:
-        """Ours, waited for."""
+        """Runs ours and waits for the result."""
         return jax.block_until_ready(self.program(self.model, self.xs))
 
     def theirs_once(self) -> float:
-        """Theirs."""
+        """Runs theirs."""
         net, xs = self.peer
         net.zero_grad()
         value = net(xs).square().mean()
@@ -84,33 +84,31 @@ class Pair:
         return value.item()
 
     def check(self) -> None:
-        """Raises unless the values and the gradients of all networks for tokens agree."""
-        value, slope = self.ours_once()
+        """Raises unless the values and the gradients of all feed-forward layers agree."""
+        value, gradient = self.ours_once()
         np.testing.assert_allclose(value, self.theirs_once(), rtol=1e-4)
         for at, part in enumerate(self.peer[0].layers):
             theirs = part.linear1.weight.grad.numpy()
             np.testing.assert_allclose(
-                slope.blocks.layers.feed.up.W[at],
+                gradient.blocks.layers.feed.up.W[at],
                 theirs,
                 atol=1e-3 * float(np.abs(theirs).max()) + 1e-9,
             )
 
     def timed(self, once: Callable[[], Any]) -> Callable[[], float]:
-        """Milliseconds of one value and its gradients."""
+        """Milliseconds of a value and its gradients."""
 
         def measure() -> float:
-            began = time.perf_counter()
+            start = time.perf_counter()
             for _ in range(self.repeats):
                 once()
-            return 1e3 * (time.perf_counter() - began) / self.repeats
+            return 1e3 * (time.perf_counter() - start) / self.repeats
 
         return measure
 
     @property
     def work(self) -> Work:
-        """Six operations for each weight and token, and twelve for each pair of tokens and
-        channel.
-        """
+        """Six operations per weight and token, and twelve per pair of tokens and channel."""
         tokens = self.batch * self.length
         weights = DEPTH * (4 * WIDTH**2 + 2 * WIDTH * HIDDEN)
         operations = 6 * tokens * weights + 12 * DEPTH * tokens * self.length * WIDTH
@@ -120,7 +118,7 @@ class Pair:
 
 
 def pairs_of(part: Any, ours: Any) -> list[tuple[Any, Any]]:
-    """Their tensors and our leaves, but for those of queries, keys and values."""
+    """Their tensors and our leaves, without those of queries, keys and values."""
     return [
         (part.self_attn.out_proj.weight, ours.attention.O.W),
         (part.self_attn.out_proj.bias, ours.attention.O.b),
@@ -135,8 +133,8 @@ def pairs_of(part: Any, ours: Any) -> list[tuple[Any, Any]]:
     ]
 
 
-def count() -> str:
-    """What is measured."""
+def describe() -> str:
+    """A description of the work."""
     return (
         f"Value and gradients of an encoder: {DEPTH} layers of width {WIDTH}, {HEADS} heads, "
         f"hidden width {HIDDEN}."
@@ -144,7 +142,7 @@ def count() -> str:
 
 
 def rows() -> list[Row]:
-    """Short sequences and long ones."""
+    """Short and long sequences."""
     pairs = [Pair(16, 128), Pair(4, 512)]
     return [
         Row(

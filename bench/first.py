@@ -1,9 +1,7 @@
-"""One training step of MNIST's network in a process of its own:
-`python -m bench.first thetax|torch [WEIGHTS.npz]`.
+"""One training step of a network for MNIST: `python -m bench.first thetax|torch [WEIGHTS.npz]`.
 
-Prints the loss before and after the step. With a file of weights both libraries begin at the same
-place and leave dropout out, so that their answers can be compared; without one, the step is that of
-a training.
+Prints the loss before and after the step. With a file of weights both libraries start from these
+and omit dropout, so that their losses can be compared.
 """
 
 import sys
@@ -12,30 +10,28 @@ from itertools import pairwise
 import numpy as np
 
 SIZES = (784, 256, 128, 10)
-RATES = (0.4, 0.3)
+DROPOUT = (0.4, 0.3)
 BATCH = 128
 
 
 def batch() -> tuple[np.ndarray, np.ndarray]:
-    """The only batch."""
-    chance = np.random.default_rng(0)
-    return chance.standard_normal((BATCH, SIZES[0]), np.float32), chance.integers(
-        0, SIZES[-1], BATCH
-    )
+    """The batch."""
+    rng = np.random.default_rng(0)
+    return rng.standard_normal((BATCH, SIZES[0]), np.float32), rng.integers(0, SIZES[-1], BATCH)
 
 
 def weights() -> dict[str, np.ndarray]:
-    """A common start: W0, b0, W1, ..."""
-    chance = np.random.default_rng(1)
-    found = {}
+    """Initial weights W0, b0, W1, ..."""
+    rng = np.random.default_rng(1)
+    arrays = {}
     for i, (n, m) in enumerate(pairwise(SIZES)):
-        found[f"W{i}"] = chance.standard_normal((m, n), np.float32) / np.float32(n**0.5)
-        found[f"b{i}"] = np.zeros(m, np.float32)
-    return found
+        arrays[f"W{i}"] = rng.standard_normal((m, n), np.float32) / np.float32(n**0.5)
+        arrays[f"b{i}"] = np.zeros(m, np.float32)
+    return arrays
 
 
 def step_thetax(given: dict[str, np.ndarray]) -> tuple[float, float]:
-    """By `fit`, as anyone would."""
+    """By `fit`."""
     import jax.numpy as jnp
     import jax.random as jr
     import optax
@@ -50,19 +46,19 @@ def step_thetax(given: dict[str, np.ndarray]) -> tuple[float, float]:
         )
         model = MLP(Chain(first, relu, second, relu, third))
     else:
-        model = MLP.init(*SIZES, dropout=RATES, key=jr.key(0))
+        model = MLP.init(*SIZES, dropout=DROPOUT, key=jr.key(0))
     xs, ys = batch()
     data = jnp.asarray(xs), jnp.asarray(ys, jnp.int32)
     iteration = descend(cross_entropy, optax.adam(1e-3))
-    found = fit(
+    result = fit(
         iteration, model, data, epochs=1, batch_size=BATCH, key=jr.key(1), progress=Silent()
     )
-    after = float(cross_entropy(found.model, data)) if given else 0.0
-    return float(found.history["train loss"][0]), after
+    after = float(cross_entropy(result.model, data)) if given else 0.0
+    return float(result.history["train loss"][0]), after
 
 
 def step_torch(given: dict[str, np.ndarray]) -> tuple[float, float]:
-    """Eager, as anyone would."""
+    """By PyTorch in eager mode."""
     from .row import library
 
     torch = library("torch")
@@ -73,8 +69,8 @@ def step_torch(given: dict[str, np.ndarray]) -> tuple[float, float]:
             parts[-1].weight.data, parts[-1].bias.data = (
                 torch.from_numpy(given[f"{name}{i}"]) for name in "Wb"
             )
-        if i < len(RATES):
-            parts += [torch.nn.ReLU()] + ([] if given else [torch.nn.Dropout(RATES[i])])
+        if i < len(DROPOUT):
+            parts += [torch.nn.ReLU()] + ([] if given else [torch.nn.Dropout(DROPOUT[i])])
     model = torch.nn.Sequential(*parts).train()
     xs, ys = (torch.from_numpy(a) for a in batch())
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)

@@ -1,8 +1,8 @@
-"""Exact regression by a Gaussian process on 4,000 examples, beside scikit-learn's and GPyTorch's.
+"""Exact Gaussian process regression on 4,000 examples, against scikit-learn and GPyTorch.
 
-One unit of work is what a step of fitting costs: the kernel matrix, its Cholesky factor, the
-weights of the posterior mean, the log evidence and its gradient in the variance, the length and the
-noise. All sides compute in float64.
+The work is one step of the hyper-parameter fit: the kernel matrix, its Cholesky factor, the weights
+of the posterior mean, and the log marginal likelihood with its gradient in the variance, the length
+scale and the noise. All sides compute in float64.
 """
 
 import time
@@ -22,7 +22,7 @@ SCALE, LENGTH, NOISE = 1.5, 1.2, 0.1
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A smooth function of a few inputs, seen with noise."""
+    """Noisy observations of a smooth function of a few inputs."""
 
     n: int = 4000
     d: int = 4
@@ -39,17 +39,17 @@ class Problem:
     @cached_property
     def process(self) -> GaussianProcess:
         """Ours."""
-        return GaussianProcess.init(RBF.init(scale=SCALE, length=LENGTH), noise=NOISE)
+        return GaussianProcess.init(RBF.init(variance=SCALE, length_scale=LENGTH), noise=NOISE)
 
     def ours(self) -> tuple[float, Any]:
-        """The posterior, and from its factor the log evidence and the gradient."""
+        """The posterior, the log marginal likelihood and its gradient."""
         posterior = self.process.condition(*self.data)
-        slope = posterior.evidence_gradient()
-        order = (slope.kernel.log_scale, slope.kernel.log_length, slope.log_noise)
-        return float(posterior.log_evidence), np.array([float(part) for part in order])
+        gradient = posterior.marginal_likelihood_gradient()
+        parts = (gradient.kernel.log_variance, gradient.kernel.log_length_scale, gradient.log_noise)
+        return float(posterior.log_marginal_likelihood), np.array([float(part) for part in parts])
 
     def sklearn(self) -> tuple[float, Any]:
-        """A fit with fixed hyper-parameters, and one log evidence with its gradient."""
+        """A fit with fixed hyper-parameters, the log marginal likelihood and its gradient."""
         gp = library("sklearn.gaussian_process")
         kernels = library("sklearn.gaussian_process.kernels")
         kernel = kernels.ConstantKernel(SCALE) * kernels.RBF(LENGTH) + kernels.WhiteKernel(NOISE)
@@ -58,7 +58,7 @@ class Problem:
 
     @cached_property
     def gpytorch_model(self) -> tuple[Any, Any, Any]:
-        """Their exact process, its likelihood and the data."""
+        """The exact process, its likelihood and the data."""
         torch = library("torch")
         gpytorch = library("gpytorch")
         xs, ys = (torch.tensor(part) for part in self.data)
@@ -84,7 +84,7 @@ class Problem:
         return model.train(), likelihood.train(), (xs, ys)
 
     def gpytorch(self) -> tuple[float, Any]:
-        """One log evidence with its gradient, by Cholesky too."""
+        """The log marginal likelihood and its gradient, also by Cholesky."""
         gpytorch = library("gpytorch")
         model, likelihood, (xs, ys) = self.gpytorch_model
         model.zero_grad()
@@ -96,22 +96,23 @@ class Problem:
             (model.covar_module.raw_outputscale, SCALE),
             (model.covar_module.base_kernel.raw_lengthscale, LENGTH),
             (likelihood.noise_covar.raw_noise, NOISE),
-            # a positive number is softplus of a raw one, noise after 1e-4: from its derivative to
-            # that in the logarithm
+            # a parameter is the softplus of a raw one (the noise plus 1e-4); this converts the
+            # derivative to that with respect to the logarithm
         ]
-        lifts = (0.0, 0.0, 1e-4)
-        slope = [
-            part.grad.item() * at / -np.expm1(-(at - lift)) for (part, at), lift in zip(raw, lifts)
+        offsets = (0.0, 0.0, 1e-4)
+        gradient = [
+            part.grad.item() * at / -np.expm1(-(at - offset))
+            for (part, at), offset in zip(raw, offsets)
         ]
-        return value.item(), np.array(slope)
+        return value.item(), np.array(gradient)
 
     def agree(self, other: Callable[[], tuple[float, Any]]) -> Callable[[], None]:
-        """Raises unless both sides find the same evidence and gradient."""
+        """Raises unless both sides agree."""
 
         def check() -> None:
-            (value, slope), (theirs, theirs_slope) = self.ours(), other()
+            (value, gradient), (theirs, theirs_gradient) = self.ours(), other()
             np.testing.assert_allclose(value, theirs, rtol=1e-8)
-            np.testing.assert_allclose(slope, theirs_slope, rtol=1e-6, atol=1e-6 * abs(value))
+            np.testing.assert_allclose(gradient, theirs_gradient, rtol=1e-6, atol=1e-6 * abs(value))
 
         return check
 
@@ -127,22 +128,23 @@ def timed(once: Callable[[], Any]) -> Callable[[], float]:
     """Seconds."""
 
     def measure() -> float:
-        began = time.perf_counter()
+        start = time.perf_counter()
         once()
-        return time.perf_counter() - began
+        return time.perf_counter() - start
 
     return measure
 
 
-def count() -> str:
-    """What is measured."""
+def describe() -> str:
+    """A description of the work."""
     return (
-        "Log evidence of a Gaussian process and its gradient, 4,000 examples of 4 inputs, float64."
+        "Log marginal likelihood of a Gaussian process and its gradient, 4,000 examples of 4 "
+        "inputs, float64."
     )
 
 
 def rows() -> list[Row]:
-    """Against both peers, by Cholesky on every side."""
+    """Against both peers, all by Cholesky."""
     p = Problem()
     shared = {"work": Problem().work, "seconds": 1.0, "pairs": 3}
     peers = [("scikit-learn", p.sklearn, 2.0), ("GPyTorch", p.gpytorch, 1.0)]

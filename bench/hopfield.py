@@ -1,10 +1,9 @@
-"""Recall in a large Hopfield network: from corrupted patterns to rest, site by site, learning
-included.
+"""Storage and asynchronous recall in a large Hopfield network.
 
-Ours keeps the overlaps with the patterns and no matrix of couplings. One peer does the same in
-numpy, a loop over the sites; the other is the textbook's, which forms W first. All visit the sites
-in the same order and must agree in every sign. Several cues at once are one program for us, and for
-numpy one loop over the sites with all cues in its arrays.
+Ours updates the overlaps with the patterns and needs no weight matrix. One peer does the same in a
+NumPy loop over the units; the other forms W first. All update the units in the same order and must
+agree in every sign. Several cues are one compiled program for us, and one loop with arrays over the
+cues for NumPy.
 """
 
 import time
@@ -16,50 +15,48 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
-from thetax.explain import corrupt
-from thetax.models import AsynchronousRecall, Hebbian, asynchronous
+from thetax.explain import flip_signs
+from thetax.models import AsynchronousRecall, Hebbian, asynchronous_recall
 
 from .row import Row, Work
 
-D, N, SHARE = 10_000, 1_000, 0.1
+D, N, FLIPPED = 10_000, 1_000, 0.1
 
 
 @jax.jit
 def _recall_all(memory: Hebbian, xs: jax.Array) -> AsynchronousRecall:
-    return jax.vmap(lambda x: asynchronous(memory, x))(xs)
+    return jax.vmap(lambda x: asynchronous_recall(memory, x))(xs)
 
 
 class Job:
-    """A number of cues for one network."""
+    """A network and several cues."""
 
     def __init__(self, cues: int):
         self.cues = cues
 
     @cached_property
     def patterns(self) -> np.ndarray:
-        """Random signs, in memory."""
+        """Random patterns."""
         return np.asarray(jr.rademacher(jr.key(0), (N, D), jnp.float32))
 
     @cached_property
     def starts(self) -> np.ndarray:
         """The first patterns, a tenth of their signs flipped."""
         return np.asarray(
-            corrupt(jnp.asarray(self.patterns[: self.cues]), share=SHARE, key=jr.key(1))
+            flip_signs(jnp.asarray(self.patterns[: self.cues]), fraction=FLIPPED, key=jr.key(1))
         )
 
     @cached_property
     def sweeps(self) -> int:
-        """How often every site is visited before the last cue has settled."""
+        """Sweeps over all units until the last cue has converged."""
         return int(_recall_all(Hebbian(self.patterns), jnp.asarray(self.starts)).sweeps.max())
 
     def ours(self) -> np.ndarray:
-        """Patterns checked and stored, cues recalled."""
+        """Storage and recall."""
         return np.asarray(_recall_all(Hebbian(self.patterns), jnp.asarray(self.starts)).x)
 
     def by_overlaps(self) -> np.ndarray:
-        """The same bookkeeping in numpy, one cue: a visit costs a product with the patterns at that
-        site.
-        """
+        """The same algorithm in NumPy for one cue."""
         columns = np.ascontiguousarray(self.patterns.T)
         x = self.starts[0].copy()
         m = self.patterns @ x
@@ -74,7 +71,7 @@ class Job:
         return x[None]
 
     def by_overlaps_at_once(self) -> np.ndarray:
-        """The same for several cues: a visit serves all of them."""
+        """The same algorithm in NumPy for several cues at once."""
         columns = np.ascontiguousarray(self.patterns.T)
         x = self.starts.copy()
         m = x @ columns
@@ -90,7 +87,7 @@ class Job:
         return x
 
     def by_matrix(self) -> np.ndarray:
-        """The textbook's: W once, then a row of it against the state at every visit."""
+        """The weight matrix once, then a product with one of its rows per update."""
         W = self.patterns.T @ self.patterns
         x = self.starts[0].copy()
         flips = 1
@@ -104,27 +101,25 @@ class Job:
 
     @property
     def work(self) -> Work:
-        """Two products of a column with the overlaps at every visit; the patterns, read once a
-        sweep.
-        """
+        """Two products of a column per update; the patterns are read in each sweep."""
         return Work(4 * self.cues * N * D * self.sweeps, 4 * N * D * self.sweeps)
 
 
 def _cost(recall: Callable[[], np.ndarray]) -> float:
-    began = time.perf_counter()
+    start = time.perf_counter()
     recall()
-    return time.perf_counter() - began
+    return time.perf_counter() - start
 
 
 def agree(job: Job, theirs: Callable[[], np.ndarray]) -> None:
-    """Raises unless both end in the same states, and these are all but the patterns."""
+    """Raises unless both final states are equal and close to the patterns."""
     ours = job.ours()
     np.testing.assert_array_equal(ours, theirs())
-    assert (ours * job.patterns[: job.cues]).mean() > 0.99, "nothing was recalled"
+    assert (ours * job.patterns[: job.cues]).mean() > 0.99, "the patterns were not recalled"
 
 
-def count() -> str:
-    """What is measured."""
+def describe() -> str:
+    """A description of the work."""
     return (
         f"Storing {N:,} random patterns of {D:,} signs and recalling some of them, a tenth of "
         "the signs flipped."
@@ -132,16 +127,14 @@ def count() -> str:
 
 
 def rows() -> list[Row]:
-    """One cue and sixteen, against the same algorithm in numpy and against the matrix of
-    couplings.
-    """
+    """One cue and sixteen, against NumPy with the same algorithm and with the weight matrix."""
     one = Job(1)
     several = Job(16)
 
     def row(
         job: Job, peer: str, theirs: Callable[[], np.ndarray], pairs: int, target: float
     ) -> Row:
-        name = f"Hopfield recall, {D:,} sites, {N:,} patterns, {job.cues} cue{'s' * (job.cues > 1)}"
+        name = f"Hopfield recall, {D:,} units, {N:,} patterns, {job.cues} cue{'s' * (job.cues > 1)}"
         costs = partial(_cost, job.ours), partial(_cost, theirs)
         check = partial(agree, job, theirs)
         return Row(

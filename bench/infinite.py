@@ -1,8 +1,7 @@
-"""The tangent kernel of infinite width between all pairs of many examples, beside the same
-recursion in NumPy.
+"""The infinite-width tangent kernel between all pairs of many examples, against NumPy.
 
-A network of three hidden layers of ReLUs is a product of matrices and, for every pair and layer, an
-angle, its sine and some sums; NumPy does them one after another in float32, its product by BLAS.
+For three hidden ReLU layers the cost is a matrix product and, for every pair and layer, an angle,
+its sine and some sums. NumPy computes the same recursion in float32, with BLAS for the product.
 """
 
 import time
@@ -13,8 +12,8 @@ import jax
 import jax.random as jr
 import numpy as np
 
-from thetax.explain import infinite
-from thetax.layers import tangent
+from thetax.explain import infinite_width_limit
+from thetax.layers import ntk_parametrisation
 from thetax.models import MLP
 
 from .row import Result, Row, Work
@@ -31,11 +30,12 @@ def examples() -> np.ndarray:
 @cache
 def limit() -> Callable[..., jax.Array]:
     """Ours."""
-    return infinite(MLP.init(D, *[8] * DEPTH, 1, initialiser=tangent(), key=jr.key(0))).ntk
+    net = MLP.init(D, *[8] * DEPTH, 1, initialiser=ntk_parametrisation(), key=jr.key(0))
+    return infinite_width_limit(net).ntk
 
 
 def ours() -> np.ndarray:
-    """Every entry, waited for."""
+    """Computes all entries."""
     return np.asarray(limit()(examples()))
 
 
@@ -57,7 +57,7 @@ def theirs() -> np.ndarray:
 
 
 def agree() -> None:
-    """Raises unless all entries are the same; in float32 an angle of 0 is known to 1e-3."""
+    """Raises unless all entries are the same; in float32 an angle of 0 is accurate to 1e-3."""
     a = ours()
     b = theirs()
     off = ~np.eye(N, dtype=bool)
@@ -66,35 +66,33 @@ def agree() -> None:
 
 
 def milliseconds(once: Callable[[], object]) -> Callable[[], float]:
-    """How long it takes."""
+    """A function that times one call."""
 
     def measure() -> float:
-        began = time.perf_counter()
+        start = time.perf_counter()
         once()
-        return 1e3 * (time.perf_counter() - began)
+        return 1e3 * (time.perf_counter() - start)
 
     return measure
 
 
-def told(result: Result) -> str:
-    """Entries in a second."""
+def entries_per_second(result: Result) -> str:
+    """Entries per second."""
     return "" if result.ours is None else f"{N * N / result.ours / 1e3:.0f} million entries/s"
 
 
-def count() -> str:
-    """What is measured."""
+def describe() -> str:
+    """A description of the work."""
     return (
-        f"The tangent kernel of an infinitely wide network of {DEPTH} hidden ReLU layers between "
-        f"{N:,} examples of {D} "
-        f"numbers: {N * N:,} entries, of which at the least one half has to be computed."
+        f"The tangent kernel of an infinite-width network with {DEPTH} hidden ReLU layers between "
+        f"{N:,} examples of {D} features: {N * N:,} entries, of which half have to be computed."
     )
 
 
 def rows() -> list[Row]:
-    """One."""
+    """One comparison."""
     work = Work(N * N * D, 4 * N * N)  # the product of one half, and every entry written
     name = f"ntk of infinite width, {DEPTH} layers"
-    wanted = 1.0
     return [
         Row(
             name,
@@ -103,8 +101,8 @@ def rows() -> list[Row]:
             milliseconds(theirs),
             "ms",
             agree,
-            target=wanted,
+            target=1.0,
             work=work,
-            remark=told,
+            remark=entries_per_second,
         )
     ]

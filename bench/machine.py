@@ -1,6 +1,4 @@
-"""What the numbers were measured on, and the most it can do: a large matrix product and a large
-copy.
-"""
+"""The machine, and its limits: the rates of a large matrix product and a large copy."""
 
 import os
 import platform
@@ -28,21 +26,21 @@ LIBRARIES = (
 
 
 class Limits(NamedTuple):
-    """Operations and bytes a second, the best of several tries."""
+    """Operations and bytes per second, the best of several runs."""
 
     operations: float
     bytes: float
 
 
 def cores() -> int:
-    """Those this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def describe() -> dict[str, Any]:
-    """Processor, memory, system and versions; an accelerator only where JAX computes on one."""
+    """Processor, memory, system, versions, and the accelerator if JAX uses one."""
     device = jax.devices()[0]
-    found = {
+    description = {
         "cpu": _processor(),
         "cores": cores(),
         "memory GiB": _memory(),
@@ -50,14 +48,18 @@ def describe() -> dict[str, Any]:
         "python": platform.python_version(),
         "versions": {name: _version(name) for name in LIBRARIES},
     }
-    return found if device.platform == "cpu" else {**found, "accelerator": device.device_kind}
+    return (
+        description
+        if device.platform == "cpu"
+        else {**description, "accelerator": device.device_kind}
+    )
 
 
 def measure() -> Limits:
-    """The limits of the device JAX computes on, in float32, with all its cores.
+    """The limits of JAX's device in float32, with all its cores.
 
-    The copy is of 4 MiB, which caches hold as they hold the weights of a small network: a limit
-    must not be passed.
+    The copy is of 4 MiB, which fits into caches like the weights of a small network, so that the
+    limit is not exceeded.
     """
     size = 2048
     a = jnp.ones((size, size))
@@ -76,9 +78,9 @@ def measure() -> Limits:
 def _fastest(work: Callable[[], Any], tries: int) -> float:
     times = []
     for _ in range(tries + 1):
-        began = time.perf_counter()
+        start = time.perf_counter()
         work()
-        times.append(time.perf_counter() - began)
+        times.append(time.perf_counter() - start)
     return min(times[1:])
 
 

@@ -1,8 +1,7 @@
-"""Training a multi-layer perceptron: a step of Adam, everything a user pays for included.
+"""Training of a multi-layer perceptron: the time of a step of Adam, with all overhead.
 
-Ours is `thetax.train.loop.fit` as it is called by anyone: shuffling, gathering, dropout, the step,
-the readings and the watch for NaN. The peers get the same weights, data and batches, in memory, in
-the fastest form they have.
+Ours is `thetax.train.fit` with shuffling, gathering of batches, dropout, metrics and the check for
+NaN. The peers have the same weights, data and batches in memory, in their fastest form.
 """
 
 import time
@@ -19,40 +18,40 @@ import optax
 from thetax import tree
 from thetax.layers import Linear
 from thetax.models import MLP
-from thetax.train import Fit, Silent, binary_cross_entropy, cross_entropy, descend, fit
+from thetax.train import FitResult, Silent, binary_cross_entropy, cross_entropy, descend, fit
 
 from .row import Row, Work
 from .sklearn_mlp import SklearnMLP
 from .torch_mlp import TorchMLP
 
-RATE = 1e-3
+LEARNING_RATE = 1e-3
 Layers = list[tuple[np.ndarray, np.ndarray]]  # W (m, n) and b (m,) of each layer
 
 
 class Peer(Protocol):
-    """What the other side must be able to do."""
+    """The interface of a peer."""
 
     def cost(self) -> float:
-        """Milliseconds a step, over whole epochs."""
+        """Milliseconds per step, over whole epochs."""
         ...
 
     def logits(self, xs: np.ndarray) -> np.ndarray:
-        """The untrained network's answers, without dropout."""
+        """The logits of the untrained network, without dropout."""
         ...
 
     def step(self, xs: np.ndarray, ys: np.ndarray) -> tuple[Layers | None, Layers]:
-        """The gradient (where the peer shows it) and the weights after one step without dropout,
-        from the start.
+        """The gradient (None if not available) and the weights after the first step, without
+        dropout.
         """
         ...
 
-    def dropped(self, xs: np.ndarray, ys: np.ndarray, draws: int) -> np.ndarray | None:
-        """The loss of some draws of dropout; None for a peer that has none."""
+    def dropout_losses(self, xs: np.ndarray, ys: np.ndarray, n: int) -> np.ndarray | None:
+        """The loss with n random dropout masks; None if the peer has no dropout."""
         ...
 
 
 class Job:
-    """A network, its data and how long to run it."""
+    """A network, its data, batch size and number of epochs."""
 
     def __init__(
         self,
@@ -66,23 +65,23 @@ class Job:
         self.name, self.sizes, self.dropout = name, sizes, dropout
         self.n, self.batch, self.epochs = n, batch, epochs
         self.objective = binary_cross_entropy if sizes[-1] == 1 else cross_entropy
-        self.iteration = descend(self.objective, optax.adam(RATE))
+        self.iteration = descend(self.objective, optax.adam(LEARNING_RATE))
 
     @cached_property
     def model(self) -> MLP:
-        """The network where it begins."""
+        """The initial network."""
         return MLP.init(*self.sizes, dropout=self.dropout or 0.0, key=jr.key(0))
 
     @cached_property
     def data(self) -> tuple[np.ndarray, np.ndarray]:
-        """Noise of the right shape: what is learned does not matter to the clock."""
-        chance = np.random.default_rng(0)
-        xs = chance.standard_normal((self.n, self.sizes[0]), np.float32)
-        return xs, chance.integers(0, max(2, self.sizes[-1]), self.n)
+        """Noise: the time of a step does not depend on the data."""
+        rng = np.random.default_rng(0)
+        xs = rng.standard_normal((self.n, self.sizes[0]), np.float32)
+        return xs, rng.integers(0, max(2, self.sizes[-1]), self.n)
 
     @cached_property
     def on_device(self) -> tuple[jax.Array, jax.Array]:
-        """The same, where JAX computes."""
+        """The same on the device of JAX."""
         return jnp.asarray(self.data[0]), jnp.asarray(self.data[1], jnp.int32)
 
     @cached_property
@@ -91,9 +90,9 @@ class Job:
         return layers(self.model)
 
     def cost(self) -> float:
-        """Milliseconds a step of one whole `fit`."""
-        began = time.perf_counter()
-        found = fit(
+        """Milliseconds per step of a whole `fit`."""
+        start = time.perf_counter()
+        result = fit(
             self.iteration,
             self.model,
             self.on_device,
@@ -102,25 +101,23 @@ class Job:
             key=jr.key(1),
             progress=Silent(),
         )
-        return 1e3 * (time.perf_counter() - began) / heeded(found).steps
+        return 1e3 * (time.perf_counter() - start) / expect_finished(result).steps
 
     @property
     def work(self) -> Work:
-        """Three products a layer (two in the first, whose input needs no gradient); weights and
-        moments, in and out.
+        """Three products per layer (two in the first, without a gradient of its input); weights
+        and moments are read and written.
         """
         products = [n * m for n, m in zip(self.sizes, self.sizes[1:])]
         operations = 2 * self.batch * (3 * sum(products) - products[0])
         return Work(operations, 4 * (6 * tree.size(self.model) + self.batch * self.sizes[0]))
 
 
-def heeded(found: Fit) -> Fit:
-    """The fit, unless someone asked it to stop: it returns early then, and the bench must stop
-    too.
-    """
-    if found.reason == "interrupted":
+def expect_finished(result: FitResult) -> FitResult:
+    """The result of a fit; raises `KeyboardInterrupt` if the fit was interrupted."""
+    if result.reason == "interrupted":
         raise KeyboardInterrupt
-    return found
+    return result
 
 
 def layers(model: Any) -> Layers:
@@ -130,9 +127,7 @@ def layers(model: Any) -> Layers:
 
 
 def agree(job: Job, peer: Callable[[], Peer]) -> None:
-    """Raises unless outputs, gradients, one step of Adam and the law of dropout are the same on
-    both sides.
-    """
+    """Raises unless outputs, gradients, one step of Adam and the mean loss with dropout agree."""
     theirs = peer()
     xs = job.data[0][: job.batch]
     ys = job.data[1][: job.batch]
@@ -145,16 +140,17 @@ def agree(job: Job, peer: Callable[[], Peer]) -> None:
     their_grads, their_after = theirs.step(xs, ys)
     if their_grads is not None:
         _close(grads, their_grads, [[True] * 2] * len(grads), 1e-3, 1e-6)
-    # Adam's first step is the sign of the gradient, which rounding decides where the gradient is
-    # all but 0
+    # Adam's first step is the sign of the gradient, which rounding determines where it is almost 0
     clear = [[np.abs(part) > 1e-5 for part in layer] for layer in grads]
-    _close(after, their_after, clear, 1e-4, RATE / 20)
-    if (draws := theirs.dropped(xs, ys, 400)) is not None and job.dropout:
+    _close(after, their_after, clear, 1e-4, LEARNING_RATE / 20)
+    if (losses := theirs.dropout_losses(xs, ys, 400)) is not None and job.dropout:
         ours = jax.vmap(lambda key: job.objective(job.model, batch, key=key))(
-            jr.split(jr.key(2), len(draws))
+            jr.split(jr.key(2), len(losses))
         )
-        error = np.sqrt((np.var(ours) + np.var(draws)) / len(draws))
-        assert abs(np.mean(ours) - np.mean(draws)) < 5 * error, "dropout has another law there"
+        error = np.sqrt((np.var(ours) + np.var(losses)) / len(losses))
+        assert abs(np.mean(ours) - np.mean(losses)) < 5 * error, (
+            "the mean losses with dropout differ"
+        )
 
 
 def _close(ours: Layers, theirs: Layers, where: list, rtol: float, atol: float) -> None:
@@ -182,7 +178,7 @@ def _row(job: Job, name: str, peer: Callable[[], Peer], target: float) -> Row:
 
 @cache
 def jobs() -> tuple[Job, Job, Job, Job]:
-    """MNIST's shape and a toy's, each also in the form scikit-learn can express."""
+    """Networks for MNIST and for a toy problem, each also in a form for scikit-learn."""
     big = partial(Job, n=59_904, batch=128, epochs=4)
     small = partial(Job, n=6_400, batch=64, epochs=250)
     return (
@@ -193,18 +189,16 @@ def jobs() -> tuple[Job, Job, Job, Job]:
     )
 
 
-def count() -> str:
-    """What is measured."""
+def describe() -> str:
+    """A description of the work."""
     return (
-        "A training step with Adam (rate 0.001). MNIST's shape: dropout 0.4 and 0.3, batches of "
-        "128 from 59,904; a toy's: batches of 64 from 6,400."
+        "A training step with Adam (learning rate 0.001). MNIST: dropout 0.4 and 0.3, batches of "
+        "128 of 59,904 examples; toy problem: batches of 64 of 6,400."
     )
 
 
 def rows() -> list[Row]:
-    """Torch as it comes, torch compiled, and scikit-learn (which has no dropout, and one unit for
-    two classes).
-    """
+    """PyTorch eager and compiled, and scikit-learn (no dropout, a single logit for two classes)."""
     mnist, mnist_plain, toy, toy_binary = jobs()
     return [
         _row(mnist, "torch eager", lambda: TorchMLP(mnist, compiled=False, epochs=1), 2.0),

@@ -1,9 +1,8 @@
-"""The tangent kernel of finite networks, beside torch.func's: a Jacobian for each example, and
-products of them.
+"""The tangent kernel of finite networks, against Jacobians and their products by torch.func.
 
-For the dense network, 64 examples and all pairs of its ten outputs; for a small convolutional one,
-2,000 examples and the sum over outputs, in tiles, on both sides. How much memory ours takes is told
-by a process of its own.
+A dense network with 64 examples and all pairs of its ten outputs, and a small convolutional network
+with 2,000 examples and the trace over the outputs, in blocks on both sides. Our peak memory is
+measured in a separate process.
 """
 
 import itertools
@@ -23,7 +22,7 @@ import numpy as np
 from thetax.explain import TangentKernel, ntk
 from thetax.models import CNN, MLP
 
-from .conv import copied, small
+from .conv import copy_weights, small
 from .row import Result, Row, Work, library
 
 SIZES = (784, 512, 512, 10)
@@ -33,14 +32,14 @@ ROWS = 100
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """A network of ours, the same in PyTorch, and how many examples."""
+    """A network, the same in PyTorch, and the number of examples."""
 
     name: str
     model: Any
     form: Any
     shape: tuple[int, ...]
     build: Callable[[Any, Any], Any]
-    tile: int | None = None
+    batch_size: int | None = None
 
     @cached_property
     def xs(self) -> np.ndarray:
@@ -50,25 +49,26 @@ class Job:
     @cached_property
     def kernel(self) -> TangentKernel:
         """Ours."""
-        return ntk(self.model, form=self.form, tile=self.tile)
+        return ntk(self.model, form=self.form, batch_size=self.batch_size)
 
     def ours(self) -> Any:
-        """The kernel, waited for."""
+        """Computes the kernel."""
         return jax.block_until_ready(self.kernel(jnp.asarray(self.xs)))
 
     def theirs(self) -> Any:
-        """Jacobians of so many rows at a time, and the products of all pairs."""
+        """Jacobians of blocks of rows, and the products of all pairs."""
         torch = library("torch")
         xs = library("torch").tensor(self.xs)
         net = self.net
         theta = {name: value.detach() for name, value in net.named_parameters()}
         one = lambda theta, x: torch.func.functional_call(net, theta, (x[None],))[0]
-        slope = torch.func.vmap(torch.func.jacrev(one), (None, 0))
+        jacobian = torch.func.vmap(torch.func.jacrev(one), (None, 0))
         parts = [
-            [leaf.flatten(2) for leaf in slope(theta, block).values()] for block in xs.split(ROWS)
+            [leaf.flatten(2) for leaf in jacobian(theta, block).values()]
+            for block in xs.split(ROWS)
         ]
-        ends = "nop,mqp->nmoq" if self.form == "full" else "nop,mop->nm"
-        pair = lambda a, b: sum(torch.einsum(ends, x, y) for x, y in zip(a, b, strict=True))
+        subscripts = "nop,mqp->nmoq" if self.form == "full" else "nop,mop->nm"
+        pair = lambda a, b: sum(torch.einsum(subscripts, x, y) for x, y in zip(a, b, strict=True))
         return torch.cat([torch.cat([pair(a, b) for b in parts], 1) for a in parts])
 
     @cached_property
@@ -85,18 +85,18 @@ class Job:
         """Milliseconds."""
 
         def measure() -> float:
-            began = time.perf_counter()
+            start = time.perf_counter()
             once()
-            return 1e3 * (time.perf_counter() - began)
+            return 1e3 * (time.perf_counter() - start)
 
         return measure
 
     @property
     def work(self) -> Work:
-        """The products of the plan; every entry written."""
+        """The multiplications of the plan; every entry is written."""
         xs = jax.ShapeDtypeStruct(self.shape, np.float32)
         entries = self.shape[0] ** 2 * (100 if self.form == "full" else 1)
-        return Work(2 * self.kernel.plan(np.empty(xs.shape, xs.dtype)).products, 4 * entries)
+        return Work(2 * self.kernel.plan(np.empty(xs.shape, xs.dtype)).multiplications, 4 * entries)
 
 
 def dense(torch: Any, model: MLP) -> Any:
@@ -105,7 +105,7 @@ def dense(torch: Any, model: MLP) -> Any:
     layers = []
     for c, m in itertools.pairwise(SIZES):
         layers += [nn.Linear(c, m), nn.ReLU()]
-    return copied(torch, nn.Sequential(*layers[:-1]), model)
+    return copy_weights(torch, nn.Sequential(*layers[:-1]), model)
 
 
 def jobs() -> dict[str, Job]:
@@ -120,31 +120,30 @@ def jobs() -> dict[str, Job]:
             "trace",
             (2000, 1, 28, 28),
             small,
-            tile=ROWS,
+            batch_size=ROWS,
         ),
     }
 
 
 def peak(_: Result) -> str:
-    """The most memory that a process of its own held, and before it began, as Linux tells."""
+    """Peak memory of a separate process, and its peak before the computation, from Linux."""
     script = (
         "import re; from bench.ntk import jobs; job = jobs()['cnn'];"
         "most = lambda: int(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1]) "
         "/ 1e6;"
         "job.xs; before = most(); job.ours(); print(f'{before:.2f} {most():.2f}')"
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
-    before, after = done.stdout.split()
-    return f"held at most {after} GB, {before} before"
+    before, after = process.stdout.split()
+    return f"peak memory {after} GB, {before} GB before"
 
 
-def count() -> str:
-    """What is measured."""
+def describe() -> str:
+    """A description of the work."""
     return (
-        "Tangent kernels of networks with parameters; torch.func contracts the Jacobians of "
-        "single examples."
+        "Tangent kernels of finite networks; torch.func contracts the Jacobians of single examples."
     )
 
 

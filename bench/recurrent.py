@@ -1,8 +1,8 @@
-"""Recurrence, forwards and backwards: LSTM and GRU against PyTorch's own, linear recurrences
-against a loop in PyTorch.
+"""Forward and backward pass of recurrent layers, against PyTorch: its LSTM and GRU, and a loop for
+linear recurrences.
 
-The loss is the mean square of all that is put out; both sides give its gradient in every weight and
-in the input.
+The loss is the mean square of the outputs; both sides compute its gradient in all weights and in
+the input.
 """
 
 import time
@@ -23,19 +23,17 @@ from .row import Row, Work, library
 LENGTH, SIZE, BATCH = 128, 256, 32
 LONG = 4096
 STATES = 64
-FEW = (1, 8)
+SMALL_BATCHES = (1, 8)
 
 
 def loss(layer: Any, xs: jax.Array) -> jax.Array:
-    """The mean square of what is put out."""
+    """The mean square of the outputs."""
     return jnp.mean(jnp.square(jax.vmap(layer)(xs)))
 
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """One of our cells, and the same in PyTorch: a module, or a function of weights that loops over
-    the times.
-    """
+    """One of our cells, and the same in PyTorch: a module, or a loop over time."""
 
     name: str
     cell: Any
@@ -59,17 +57,17 @@ class Pair:
 
     @cached_property
     def peer(self) -> tuple[Any, dict[str, Any], Any]:
-        """Their map, its weights by our names, and the input."""
+        """Their function, its weights by our names, and the input."""
         torch = library("torch")
         run, weights = self.theirs(torch, self.cell)
         return run, weights, torch.tensor(self.xs, requires_grad=True)
 
     def ours_once(self) -> Any:
-        """Ours, waited for."""
+        """Runs ours and waits for the result."""
         return jax.block_until_ready(self.program(Recurrent(self.cell), jnp.asarray(self.xs)))
 
     def theirs_once(self) -> float:
-        """Theirs."""
+        """Runs theirs."""
         run, weights, xs = self.peer
         for weight in (*weights.values(), xs):
             weight.grad = None
@@ -79,41 +77,41 @@ class Pair:
 
     def check(self) -> None:
         """Raises unless value and gradients agree."""
-        value, (slope, dx) = self.ours_once()
+        value, (gradient, dx) = self.ours_once()
         np.testing.assert_allclose(value, self.theirs_once(), rtol=1e-4)
         _, weights, xs = self.peer
         for name, weight in weights.items():
             theirs = weight.grad.numpy()
-            apart = 1e-3 * float(weight.grad.abs().max())
-            np.testing.assert_allclose(getattr(slope.cell, name), theirs, atol=apart, err_msg=name)
+            tolerance = 1e-3 * float(weight.grad.abs().max())
+            np.testing.assert_allclose(
+                getattr(gradient.cell, name), theirs, atol=tolerance, err_msg=name
+            )
         np.testing.assert_allclose(dx, xs.grad.numpy(), atol=1e-3 * float(xs.grad.abs().max()))
 
     def timed(self, once: Callable[[], Any]) -> Callable[[], float]:
-        """Milliseconds of one value and its gradients."""
+        """Milliseconds of a value and its gradients."""
 
         def measure() -> float:
-            began = time.perf_counter()
+            start = time.perf_counter()
             for _ in range(self.repeats):
                 once()
-            return 1e3 * (time.perf_counter() - began) / self.repeats
+            return 1e3 * (time.perf_counter() - start) / self.repeats
 
         return measure
 
     @property
     def work(self) -> Work | None:
-        """Six operations for every weight, time and example; the inputs and the gates there and
-        back.
-        """
+        """Six operations per weight, time and example; inputs and gates are read and written."""
         if isinstance(self.cell, LRU | MinGRU):
             return None
         weights = self.cell.U.size + self.cell.V.size
         gates = len(self.cell.b)
-        places = self.length * self.batch
-        return Work(6 * weights * places, 4 * places * (3 * self.xs.shape[-1] + 4 * gates))
+        n_steps = self.length * self.batch
+        return Work(6 * weights * n_steps, 4 * n_steps * (3 * self.xs.shape[-1] + 4 * gates))
 
 
 def module(kind: str) -> Callable[[Any, Any], tuple[Callable[[Any], Any], dict[str, Any]]]:
-    """Their layer with our weights."""
+    """PyTorch's layer with our weights."""
 
     def build(torch: Any, cell: Any) -> tuple[Callable[[Any], Any], dict[str, Any]]:
         net = getattr(torch.nn, kind)(cell.V.shape[1], cell.U.shape[1], batch_first=True)
@@ -135,7 +133,7 @@ def module(kind: str) -> Callable[[Any, Any], tuple[Callable[[Any], Any], dict[s
 
 
 def weights_of(torch: Any, cell: Any, names: str) -> dict[str, Any]:
-    """Our weights as their tensors."""
+    """Our weights as tensors of PyTorch."""
     return {
         name: torch.tensor(np.asarray(getattr(cell, name)), requires_grad=True)
         for name in names.split()
@@ -143,7 +141,7 @@ def weights_of(torch: Any, cell: Any, names: str) -> dict[str, Any]:
 
 
 def min_gru(torch: Any, cell: MinGRU) -> tuple[Callable[[Any], Any], dict[str, Any]]:
-    """A loop over the times."""
+    """A loop over time."""
     w = weights_of(torch, cell, "G V g v")
 
     def run(xs: Any) -> Any:
@@ -160,7 +158,7 @@ def min_gru(torch: Any, cell: MinGRU) -> tuple[Callable[[Any], Any], dict[str, A
 
 
 def lru(torch: Any, cell: LRU) -> tuple[Callable[[Any], Any], dict[str, Any]]:
-    """A loop over the times."""
+    """A loop over time."""
     w = weights_of(torch, cell, "nu phi C G")
 
     def run(xs: Any) -> Any:
@@ -177,16 +175,16 @@ def lru(torch: Any, cell: LRU) -> tuple[Callable[[Any], Any], dict[str, Any]]:
     return run, w
 
 
-def count() -> str:
-    """What is measured."""
+def describe() -> str:
+    """A description of the work."""
     return (
-        f"Value and gradients; LSTM and GRU: {LENGTH} times, {SIZE} inputs and units, batch "
-        f"{BATCH}; the linear ones: {LONG} times, {STATES} states."
+        f"Value and gradients; LSTM and GRU: {LENGTH} time steps, {SIZE} inputs and units, batch "
+        f"{BATCH}; linear recurrences: {LONG} time steps, {STATES} states."
     )
 
 
 def rows() -> list[Row]:
-    """Gated cells against PyTorch's fused ones, linear cells against its loop."""
+    """Gated cells against the fused ones of PyTorch, linear cells against a loop."""
     gated = {
         "LSTM": LSTM.init(SIZE, SIZE, key=jr.key(0)),
         "GRU": GRU.init(SIZE, SIZE, reset_after=True, key=jr.key(1)),
@@ -199,9 +197,9 @@ def rows() -> list[Row]:
         (Pair(n, cell, LENGTH, BATCH, module(n)), f"torch.nn.{n}", 1.0) for n, cell in gated.items()
     ]
     pairs += [
-        (Pair(f"{n}, batch {few}", cell, LONG, few, peer, 1), "a loop in torch", 20.0)
+        (Pair(f"{n}, batch {batch}", cell, LONG, batch, peer, 1), "a loop in torch", 20.0)
         for n, (cell, peer) in linear.items()
-        for few in FEW
+        for batch in SMALL_BATCHES
     ]
     return [
         Row(

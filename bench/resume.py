@@ -1,4 +1,4 @@
-"""What it costs to survive a crash: the same fit with a run's folder and without."""
+"""The cost of checkpoints: the same fit with and without the folder of a run."""
 
 import tempfile
 import time
@@ -10,47 +10,45 @@ import jax.random as jr
 import numpy as np
 
 from thetax import tree
-from thetax.train import Fit, Run, Silent, fit
+from thetax.train import FitResult, Run, Silent, fit
 
-from .mlp import Job, heeded
+from .mlp import Job, expect_finished
 from .row import Result, Row
 
-SECONDS = 18  # a fit must last, so that several checkpoints fall into it
+SECONDS = 18  # of a fit, so that it writes several checkpoints
 
 
 class Watcher(Silent):
-    """Counts the checkpoints that appear while a fit runs."""
+    """Counts the checkpoints of a fit."""
 
     def __init__(self, folder: Path):
         self.folder, self.seen = folder / "checkpoints", set()
 
     def update(self, epoch: int, step: int, loss: float) -> None:
-        """Called several times a second."""
+        """Looks for new checkpoints; called several times per second."""
         self.seen |= {path.name for path in self.folder.glob("[0-9]*")}
 
 
 class Safety:
-    """The fit of a job, long enough to be measured."""
+    """The fit of a job, with enough epochs to be timed."""
 
     def __init__(self, job: Job):
         self.job, self.epochs, self.counts = job, 1, []
 
-    def settle(self) -> None:
-        """Chooses the number of epochs for the time wanted; a folder must not change a bit of the
-        answer.
-        """
-        alone, (kept, _) = self.alone(), self.kept()
-        for a, b in zip(jax.tree.leaves(alone.model), jax.tree.leaves(kept.model), strict=True):
+    def check(self) -> None:
+        """Raises unless both fits are bitwise equal; sets the number of epochs."""
+        without, (saved, _) = self.fit(), self.fit_in_folder()
+        for a, b in zip(jax.tree.leaves(without.model), jax.tree.leaves(saved.model), strict=True):
             np.testing.assert_array_equal(a, b)
-        began = time.perf_counter()
-        self.alone()
-        self.epochs = max(1, round(SECONDS / (time.perf_counter() - began)))
+        start = time.perf_counter()
+        self.fit()
+        self.epochs = max(1, round(SECONDS / (time.perf_counter() - start)))
 
-    def alone(self, run: Run | None = None, progress: Silent | None = None) -> Fit:
-        """Without a folder, unless one is given."""
+    def fit(self, run: Run | None = None, progress: Silent | None = None) -> FitResult:
+        """A fit, by default without a folder."""
         job = self.job
-        settings = {"epochs": self.epochs, "batch": self.job.batch, "key": jr.key(1)}
-        found = fit(
+        settings = {"epochs": self.epochs, "batch_size": self.job.batch, "key": jr.key(1)}
+        result = fit(
             job.iteration,
             job.model,
             job.on_device,
@@ -58,30 +56,30 @@ class Safety:
             progress=progress or Silent(),
             **settings,
         )
-        return heeded(found)
+        return expect_finished(result)
 
-    def kept(self) -> tuple[Fit, int]:
-        """With a folder, and how many checkpoints came to lie in it."""
+    def fit_in_folder(self) -> tuple[FitResult, int]:
+        """A fit with a folder, and its number of checkpoints."""
         with tempfile.TemporaryDirectory() as folder:
             run = Run.begin(Path(folder) / "run", recipe="bench", arguments={}, seed=0)
             watcher = Watcher(run.folder)
-            return self.alone(run, watcher), len(watcher.seen)
+            return self.fit(run, watcher), len(watcher.seen)
 
-    def cost_alone(self) -> float:
-        """Milliseconds a step without a folder."""
-        began = time.perf_counter()
-        found = self.alone()
-        return 1e3 * (time.perf_counter() - began) / found.steps
+    def cost_without_folder(self) -> float:
+        """Milliseconds per step without a folder."""
+        start = time.perf_counter()
+        result = self.fit()
+        return 1e3 * (time.perf_counter() - start) / result.steps
 
-    def cost_kept(self) -> float:
-        """Milliseconds a step with one, from the first file to the last."""
-        began = time.perf_counter()
-        found, checkpoints = self.kept()
+    def cost_with_folder(self) -> float:
+        """Milliseconds per step with a folder."""
+        start = time.perf_counter()
+        result, checkpoints = self.fit_in_folder()
         self.counts.append(checkpoints)
-        return 1e3 * (time.perf_counter() - began) / found.steps
+        return 1e3 * (time.perf_counter() - start) / result.steps
 
     def remark(self, result: Result) -> str:
-        """The share of the time that safety takes."""
+        """The fraction of the time for checkpoints."""
         assert result.ratio is not None
         share = (
             f"checkpoints cost {100 * (1 / result.ratio - 1):.2f} % of training (target: less "
@@ -92,7 +90,7 @@ class Safety:
 
 @cache
 def job() -> Job:
-    """MNIST's shape."""
+    """A network of the size of MNIST."""
     return Job(
         "784-256-128-10, run folder",
         784,
@@ -106,27 +104,27 @@ def job() -> Job:
     )
 
 
-def count() -> str:
-    """What a checkpoint is."""
+def describe() -> str:
+    """A description of the work."""
     size = 12 * tree.size(job().model) / 1e6
     return (
-        f"A checkpoint holds weights and Adam's two moments, {size:.2f} MB, hashed, flushed and "
-        "renamed."
+        f"A checkpoint has the weights and the two moments of Adam, {size:.2f} MB, and is hashed, "
+        "flushed and renamed."
     )
 
 
 def rows() -> list[Row]:
-    """With against without; 1 would be free."""
+    """With a folder against without."""
     safety = Safety(job())
     work = job().work
     return [
         Row(
             job().name,
             "no run folder",
-            safety.cost_kept,
-            safety.cost_alone,
+            safety.cost_with_folder,
+            safety.cost_without_folder,
             "ms/step",
-            safety.settle,
+            safety.check,
             pairs=4,
             target=1 / 1.02,
             work=work,

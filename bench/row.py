@@ -1,9 +1,8 @@
-"""One comparison: the same work done by us and by a peer, first shown to be the same, then timed in
-turns.
+"""One comparison: the same work by thetax and by a peer, checked to agree and then timed in turns.
 
-Turns (ours, theirs, ours, theirs, ...) put both sides through the same weather, so that the ratio
-of a pair means more than either of its numbers; the median of the pairs is the answer and their
-quartiles its doubt.
+Timing in turns (ours, theirs, ours, theirs, ...) exposes both sides to the same load of the
+machine, so the ratio of a pair is more reliable than its two numbers. The result is the median of
+the ratios, with their interquartile range.
 """
 
 import importlib
@@ -13,15 +12,15 @@ from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import Any
 
-REST = 0.25  # seconds between turns, in which the threads of the last one fall asleep
+PAUSE = 0.25  # seconds between turns, for the threads of the last one to become idle
 
 
 class Missing(Exception):
-    """A peer that cannot take part here, and why."""
+    """A peer that is not available here, and the reason."""
 
 
 def library(name: str) -> Any:
-    """A peer's module; `Missing` where it is not installed."""
+    """The module of a peer; raises `Missing` if it is not installed."""
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -30,54 +29,48 @@ def library(name: str) -> Any:
 
 @dataclass(frozen=True)
 class Work:
-    """What one unit of a row costs at the very least: arithmetic, and bytes that must move."""
+    """A lower bound of the cost of one unit of a row: operations, and bytes of memory traffic."""
 
     operations: float
     bytes: float
 
     def floor(self, operations_per_second: float, bytes_per_second: float) -> float:
-        """Seconds below which no machine of these limits can do it, arithmetic and traffic side by
-        side.
-        """
+        """The least seconds on a machine with these limits, if both overlap perfectly."""
         return max(self.operations / operations_per_second, self.bytes / bytes_per_second)
 
 
 @dataclass(frozen=True)
 class Row:
-    """A comparison to be made. Both sides do their work and return its cost in the unit: less is
-    better.
-    """
+    """A comparison. Both sides do the work and return its cost in `unit`; lower is better."""
 
     name: str
     peer: str
     ours: Callable[[], float]
     theirs: Callable[[], float]
     unit: str
-    check: Callable[[], None]  # raises unless both sides compute the same
+    check: Callable[[], None]  # raises unless both sides agree
     pairs: int = 7
-    target: float | None = None  # the ratio we want
+    target: float | None = None  # target of the ratio
     work: Work | None = None  # per unit of `ours`
-    seconds: float = 1e-3  # in one unit
+    seconds: float = 1e-3  # per unit
     remark: Callable[["Result"], str] = lambda result: ""
 
 
 @dataclass(frozen=True)
 class Result:
-    """A comparison made. `trouble` says why a number is missing; only a failure counts against
-    us.
-    """
+    """The result of a comparison. `error` is the reason if a number is missing."""
 
     row: Row
     ours: float | None = None
     theirs: float | None = None
     ratio: float | None = None
     spread: float | None = None
-    trouble: str = ""
+    error: str = ""
     failed: bool = False
 
     def as_json(self) -> dict[str, Any]:
-        """A row of the JSON file; `ratio` > 1 means that we are better."""
-        peer = f"{self.row.peer} ({self.trouble})" if self.trouble else self.row.peer
+        """A row of the JSON file; a `ratio` > 1 means that thetax is better."""
+        peer = f"{self.row.peer} ({self.error})" if self.error else self.row.peer
         numbers = {name: getattr(self, name) for name in ("ours", "theirs", "ratio", "spread")}
         rounded = {
             name: None if value is None else float(f"{value:.6g}")
@@ -95,9 +88,9 @@ class Result:
 
 
 def compare(row: Row, *, say: Callable[[str], None] = lambda text: None) -> Result:
-    """Checks, warms up, then lets both sides take turns; trouble becomes part of the result."""
+    """Checks, warms up and times both sides in turns; an error becomes part of the result."""
     try:
-        say("checking that both compute the same")
+        say("checking that both sides agree")
         row.check()
         say("warming up")
         for side in (row.ours, row.theirs):
@@ -107,14 +100,14 @@ def compare(row: Row, *, say: Callable[[str], None] = lambda text: None) -> Resu
         for turn in range(row.pairs):
             say(f"pair {turn + 1} of {row.pairs}")
             for side, costs in ((row.ours, ours), (row.theirs, theirs)):
-                time.sleep(REST)
+                time.sleep(PAUSE)
                 costs.append(side())
         ratios = [b / a for a, b in zip(ours, theirs)]
         return Result(row, median(ours), median(theirs), median(ratios), spread(ratios))
     except Missing as reason:
         return _alone(row, str(reason), say)
     except Exception as error:
-        return Result(row, trouble=_first_line(error), failed=True)
+        return Result(row, error=_first_line(error), failed=True)
 
 
 def spread(values: list[float]) -> float:
@@ -128,17 +121,17 @@ def spread(values: list[float]) -> float:
 
 
 def _alone(row: Row, reason: str, say: Callable[[str], None]) -> Result:
-    """Ours without the peer: a number, and no verdict."""
+    """Times ours without the peer."""
     try:
         say(f"{row.peer}: {reason}; measuring ours alone")
         row.ours()
         costs = []
         for _ in range(row.pairs):
-            time.sleep(REST)
+            time.sleep(PAUSE)
             costs.append(row.ours())
-        return Result(row, ours=median(costs), trouble=reason)
+        return Result(row, ours=median(costs), error=reason)
     except Exception as error:
-        return Result(row, trouble=_first_line(error), failed=True)
+        return Result(row, error=_first_line(error), failed=True)
 
 
 def _first_line(error: Exception) -> str:

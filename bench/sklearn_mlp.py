@@ -1,6 +1,4 @@
-"""Scikit-learn's side of `mlp`: its classifier with the same solver, batch and weights, and no
-penalty.
-"""
+"""The peer of `mlp` in scikit-learn: its classifier with the same solver, batches and weights."""
 
 import time
 import warnings
@@ -12,38 +10,36 @@ from .row import library
 
 
 class SklearnMLP:
-    """The network of a job as an `MLPClassifier`; its weights are (n, m), its labels decide its
-    last layer.
-    """
+    """The network of a job as an `MLPClassifier`, whose weights are transposed."""
 
     def __init__(self, job: Any, *, epochs: int):
         self.network, self.job, self.epochs = library("sklearn.neural_network"), job, epochs
 
     def cost(self) -> float:
-        """Milliseconds a step of one whole `fit`."""
+        """Milliseconds per step of a whole `fit`."""
         model = self._classifier(max_iter=self.epochs)
         steps = self.epochs * self.job.n // self.job.batch
-        began = time.perf_counter()
+        start = time.perf_counter()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it says that it has not converged
+            warnings.simplefilter("ignore")  # about convergence
             model.fit(*self.job.data)
-        spent = time.perf_counter() - began
+        spent = time.perf_counter() - start
         assert model.n_iter_ == self.epochs
         return 1e3 * spent / steps
 
     def logits(self, xs: np.ndarray) -> np.ndarray:
-        """The untrained network's answers: what goes into its last function."""
-        model = self._started()
+        """The logits of the untrained network."""
+        model = self._with_our_weights()
         model.out_activation_ = "identity"
         return model._forward_pass_fast(xs)
 
     def step(self, xs: np.ndarray, ys: np.ndarray) -> tuple[None, list]:
-        """The weights after one step; its gradient it keeps to itself."""
-        model = self._started()
+        """The weights after one step; the gradient is not available."""
+        model = self._with_our_weights()
         model.partial_fit(xs, ys)
         return None, [(W.T, b) for W, b in zip(model.coefs_, model.intercepts_)]
 
-    def dropped(self, xs: np.ndarray, ys: np.ndarray, draws: int) -> None:
+    def dropout_losses(self, xs: np.ndarray, ys: np.ndarray, n: int) -> None:
         """It has no dropout."""
 
     def _classifier(self, **settings: Any) -> Any:
@@ -58,10 +54,8 @@ class SklearnMLP:
             **settings,
         )
 
-    def _started(self) -> Any:
-        """The classifier as it is after its first call, with our weights and a solver that
-        remembers nothing.
-        """
+    def _with_our_weights(self) -> Any:
+        """The initialised classifier, with our weights and a new optimiser."""
         model = self._classifier()
         batch = self.job.batch
         xs, ys = self.job.data

@@ -1,6 +1,4 @@
-"""What a user waits for before anything happens: the import, and the first training step of a fresh
-process.
-"""
+"""Startup times: the import, and the first training step of a new process."""
 
 import importlib.util
 import os
@@ -25,28 +23,32 @@ PEERS = "import jax, equinox, optax"
 
 
 def python(*arguments: str, cache_folder: str | None = None) -> str:
-    """What a fresh interpreter prints; with a folder, JAX keeps every compiled program there."""
-    known = {
+    """The output of a new interpreter, optionally with a compilation cache."""
+    environment = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith("JAX_COMPILATION_CACHE")
     }
     if cache_folder:
-        known |= {
+        environment |= {
             "JAX_COMPILATION_CACHE_DIR": cache_folder,
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         }
-    asked = [sys.executable, *arguments]
-    answer = subprocess.run(asked, capture_output=True, text=True, cwd=HOME, env=known, check=False)
-    if answer.returncode:
+    command = [sys.executable, *arguments]
+    process = subprocess.run(
+        command, capture_output=True, text=True, cwd=HOME, env=environment, check=False
+    )
+    if process.returncode:
         raise RuntimeError(
-            answer.stderr.strip().splitlines()[-1] if answer.stderr.strip() else "the process died"
+            process.stderr.strip().splitlines()[-1]
+            if process.stderr.strip()
+            else "the process died"
         )
-    return answer.stdout
+    return process.stdout
 
 
 def importing(statement: str) -> float:
-    """Milliseconds of an import, by the clock of the process that does it."""
+    """Milliseconds of an import, measured in its process."""
     return float(
         python(
             "-c",
@@ -56,54 +58,50 @@ def importing(statement: str) -> float:
 
 
 def first_step(library: str, *, cache_folder: str | None = None) -> float:
-    """Seconds from the start of the interpreter to its end, one training step between."""
-    began = time.perf_counter()
+    """Seconds of a process that makes one training step."""
+    start = time.perf_counter()
     python("-m", "bench.first", library, cache_folder=cache_folder)
-    return time.perf_counter() - began
+    return time.perf_counter() - start
 
 
 def installed(*names: str) -> None:
-    """Raises `Missing` for the first library that is not here."""
+    """Raises `Missing` for the first library that is not installed."""
     for name in names:
         if importlib.util.find_spec(name) is None:
             raise Missing("not installed" if len(names) == 1 else f"{name} is not installed")
 
 
 def same_step() -> None:
-    """Raises unless both libraries, from the same weights, see the same loss before and after the
-    step.
-    """
+    """Raises unless both libraries have the same loss before and after the step."""
     installed("torch")
     with tempfile.TemporaryDirectory() as folder:
         np.savez(Path(folder) / "start.npz", **weights())  # pyright: ignore[reportArgumentType]
-        answers = [
+        losses = [
             python("-m", "bench.first", name, f"{folder}/start.npz").split()
             for name in ("thetax", "torch")
         ]
-    ours, theirs = np.array(answers, float)
+    ours, theirs = np.array(losses, float)
     np.testing.assert_allclose(ours, theirs, rtol=1e-4)
 
 
 @cache
-def kept() -> tempfile.TemporaryDirectory:
-    """A compilation cache that outlives the processes, and is filled by the warm-up."""
+def compilation_cache() -> tempfile.TemporaryDirectory:
+    """A folder for the compilation cache, which the warm-up fills."""
     return tempfile.TemporaryDirectory()
 
 
-def count() -> str:
-    """What is loaded."""
+def describe() -> str:
+    """A description of the work."""
     sizes = {
         s: python("-c", f"{s}; import sys; print(len(sys.modules))").strip()
         for s in [*IMPORTS.values(), PEERS]
     }
     loaded = "; ".join(f"`{statement}` loads {size} modules" for statement, size in sizes.items())
-    return f"{loaded}. A first step is 129 MFLOP: all else is loading, tracing and compiling."
+    return f"{loaded}. A first step is 129 MFLOP; the rest is loading, tracing and compilation."
 
 
 def rows() -> list[Row]:
-    """Imports against what they stand on; the first step against torch, from interpreter start to
-    exit.
-    """
+    """Imports against those of the dependencies; the first step against PyTorch."""
     imports = [
         Row(
             name,
@@ -117,7 +115,7 @@ def rows() -> list[Row]:
         for name, statement in IMPORTS.items()
     ]
     torch = partial(first_step, "torch")
-    warm = lambda: first_step("thetax", cache_folder=kept().name)
+    warm = lambda: first_step("thetax", cache_folder=compilation_cache().name)
     return [
         *imports,
         Row(

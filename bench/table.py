@@ -1,4 +1,4 @@
-"""How the results look: the machine and the work first, then a table a subject."""
+"""Prints the machine, the work of each subject, and a table of its results."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from .row import Result, Row
 
 
 def show_machine(console: Console, machine: dict[str, Any]) -> None:
-    """One line of hardware, one of versions."""
+    """A line of hardware and a line of versions."""
     parts = [
         machine["cpu"],
         f"{machine['cores']} cores",
@@ -26,10 +26,12 @@ def show_machine(console: Console, machine: dict[str, Any]) -> None:
     )
 
 
-def show_work(console: Console, name: str, count: str, rows: list[Row], limits: Limits) -> None:
-    """What the work of a subject is, and the least time it can take on this machine."""
+def show_work(
+    console: Console, name: str, description: str, rows: list[Row], limits: Limits
+) -> None:
+    """The work of a subject, and its least possible time on this machine."""
     console.rule(f"[bold]{name}", align="left")
-    console.print(count, highlight=False)
+    console.print(description, highlight=False)
     works = {row.name: row for row in rows if row.work is not None}
     if works:
         console.print(
@@ -44,7 +46,7 @@ def show_work(console: Console, name: str, count: str, rows: list[Row], limits: 
 
 
 def show_results(console: Console, results: list[Result], limits: Limits) -> None:
-    """A row a comparison; `of limit` is the least time over ours."""
+    """A row per comparison; `of limit` is the least possible time divided by ours."""
     table = Table(pad_edge=False)
     for title in ("name", "peer"):
         table.add_column(title)
@@ -67,7 +69,7 @@ def show_results(console: Console, results: list[Result], limits: Limits) -> Non
         )
     console.print(table)
     for result in results:
-        text = result.row.remark(result) if result.ratio is not None else result.trouble
+        text = result.row.remark(result) if result.ratio is not None else result.error
         if text:
             console.print(
                 f"{result.row.name}, {result.row.peer}: {text}", highlight=False, markup=False
@@ -75,9 +77,9 @@ def show_results(console: Console, results: list[Result], limits: Limits) -> Non
 
 
 def summary(result: Result) -> str:
-    """A result in a few words."""
-    if result.trouble:
-        return result.trouble
+    """A result in one line."""
+    if result.error:
+        return result.error
     return (
         f"{_number(result.ours)} to {_number(result.theirs)} {result.row.unit}, ratio "
         f"{_number(result.ratio)}"
@@ -91,13 +93,13 @@ def _number(value: float | None) -> str:
 def _verdict(result: Result) -> str:
     if result.row.target is None:
         return ""
-    asked = f"{result.row.target:.3g}"
+    target = f"{result.row.target:.3g}"
     if result.ratio is None:
-        return asked
+        return target
     return (
-        f"[green]{asked} met[/]"
+        f"[green]{target} met[/]"
         if result.ratio >= result.row.target
-        else f"[yellow]{asked} missed[/]"
+        else f"[yellow]{target} missed[/]"
     )
 
 

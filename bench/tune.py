@@ -1,10 +1,9 @@
-"""A search of sixty settings on the digits against scikit-learn's, trial by trial, on the same
-folds.
+"""Hyper-parameter tuning on the digits with sixty trials, against scikit-learn on the same folds.
 
-Both search the space of `thetax tune digits` with two processes, and train the winner on
-everything. Scikit-learn's `MLPClassifier` has no dropout, no smoothing of labels and no averaging
-of restarts, and its rate does not fall; else its settings are drawn from the same space, its
-penalty is ours (alpha = decay × batch), and it may stop early as it does by itself.
+Both search the space of `thetax tune digits` with two processes and train the best setting on all
+data. Scikit-learn's `MLPClassifier` has no dropout, label smoothing, ensembles or learning rate
+decay; its settings are sampled from the same space, with the same penalty (alpha = weight decay ×
+batch size) and its own early stopping.
 """
 
 import tempfile
@@ -19,43 +18,43 @@ import jax.random as jr
 import numpy as np
 
 from thetax.recipes import find_tunable
-from thetax.train import Choice, Range, Setting, Task, folds, tune
-from thetax.train.tuning.parallel import Lanes
+from thetax.train import Choice, Range, Setting, TuningTask, k_folds, tune
+from thetax.train.tuning.parallel import ParallelTrainer
 
 from .row import Result, Row, library
 
 TRIALS, FOLDS, WORKERS = 60, 5, 2
-SEEDS = (20, 21, 22, 23)  # four ways to part the data, none of them seen when the space was chosen
+SEEDS = (20, 21, 22, 23)  # of the splits, none of them used to select the space
 
 
-class Found(NamedTuple):
-    """What a search took, and how the model it found does on the test part."""
+class SearchResult(NamedTuple):
+    """The time of a search, and the test error of its model in percent."""
 
     seconds: float
     error: float
 
 
 @cache
-def task(seed: int) -> Task:
-    """The digits, parted as the recipe parts them."""
+def task(seed: int) -> TuningTask:
+    """The digits, with the split of the recipe."""
     return find_tunable("digits").task(jr.key(seed))
 
 
 @cache
 def programs(seed: int) -> Any:
-    """A folder for compiled programs, empty at first."""
+    """A temporary folder for the compilation cache."""
     return tempfile.TemporaryDirectory(prefix="bench-")
 
 
 @cache
-def ours(seed: int, remembered: bool) -> Found:
-    """Our search; the second time the programs of the first are there."""
-    if remembered:
+def ours(seed: int, warm: bool) -> SearchResult:
+    """Our search, with an empty compilation cache or with that of a first search."""
+    if warm:
         ours(seed, False)
     before = getattr(jax.config, "jax_compilation_cache_dir", None)
     jax.config.update("jax_compilation_cache_dir", programs(seed).name)
-    began = time.perf_counter()
-    found = tune(
+    start = time.perf_counter()
+    result = tune(
         task(seed),
         find_tunable("digits").space,
         trials=TRIALS,
@@ -63,30 +62,32 @@ def ours(seed: int, remembered: bool) -> Found:
         workers=WORKERS,
         key=jr.key(seed),
     )
-    spent = time.perf_counter() - began
+    seconds = time.perf_counter() - start
     jax.config.update("jax_compilation_cache_dir", before)
     jax.clear_caches()
-    assert len(found.trials) == TRIALS
-    assert found.test_error is not None
-    return Found(spent, 100 * found.test_error)
+    assert len(result.trials) == TRIALS
+    assert result.test_error is not None
+    return SearchResult(seconds, 100 * result.test_error)
 
 
-def draw(seed: int) -> list[Setting]:
-    """Settings drawn at random from our space."""
-    chance = np.random.default_rng(seed)
+def sample_settings(seed: int) -> list[Setting]:
+    """Random settings of our space."""
+    rng = np.random.default_rng(seed)
     space = find_tunable("digits").space
 
-    def one(place: Any) -> Any:
-        if isinstance(place, Choice):
-            return place.options[chance.integers(len(place.options))]
-        assert isinstance(place, Range)
-        if place.whole:
-            return int(chance.integers(int(place.low), int(place.high) + 1))
-        if place.log:
-            return float(np.exp(chance.uniform(np.log(place.low), np.log(place.high))))
-        return float(chance.uniform(place.low, place.high))
+    def sample(values: Any) -> Any:
+        if isinstance(values, Choice):
+            return values.options[rng.integers(len(values.options))]
+        assert isinstance(values, Range)
+        if values.is_integer:
+            return int(rng.integers(int(values.low), int(values.high) + 1))
+        if values.log:
+            return float(np.exp(rng.uniform(np.log(values.low), np.log(values.high))))
+        return float(rng.uniform(values.low, values.high))
 
-    return [Setting(**{name: one(place) for name, place in space.items()}) for _ in range(TRIALS)]
+    return [
+        Setting(**{name: sample(values) for name, values in space.items()}) for _ in range(TRIALS)
+    ]
 
 
 def flat(batch: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -95,75 +96,78 @@ def flat(batch: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 @cache
-def theirs(seed: int) -> Found:
+def theirs(seed: int) -> SearchResult:
     """Scikit-learn's search."""
     xs, ys = flat(task(seed).train)
-    parts = [(part.train, part.valid) for part in folds(len(ys), FOLDS, key=jr.key(seed), by=ys)]
-    grid = [{name: [value] for name, value in _words(setting).items()} for setting in draw(seed)]
+    folds = [
+        (fold.train, fold.valid) for fold in k_folds(len(ys), FOLDS, key=jr.key(seed), stratify=ys)
+    ]
+    grid = [
+        {name: [value] for name, value in _sklearn_settings(setting).items()}
+        for setting in sample_settings(seed)
+    ]
     search = library("sklearn.model_selection").RandomizedSearchCV(
-        _classifier(seed), grid, n_iter=TRIALS, cv=parts, n_jobs=WORKERS, random_state=seed
+        _classifier(seed), grid, n_iter=TRIALS, cv=folds, n_jobs=WORKERS, random_state=seed
     )
-    began = time.perf_counter()
+    start = time.perf_counter()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it says that it has not converged
+        warnings.simplefilter("ignore")  # about convergence
         search.fit(xs, ys)
-    spent = time.perf_counter() - began
+    seconds = time.perf_counter() - start
     test = flat(task(seed).test)
-    return Found(spent, 100 * (1 - search.score(*test)))
+    return SearchResult(seconds, 100 * (1 - search.score(*test)))
 
 
 def _classifier(seed: int) -> Any:
     return library("sklearn.neural_network").MLPClassifier(solver="adam", random_state=seed)
 
 
-def _words(s: Setting) -> dict[str, Any]:
-    """A setting as scikit-learn has it."""
-    words = {
+def _sklearn_settings(s: Setting) -> dict[str, Any]:
+    """A setting in the names of scikit-learn."""
+    settings = {
         "hidden_layer_sizes": s.hidden,
         "learning_rate_init": s.learning_rate,
         "batch_size": s.batch_size,
     }
-    return words | {"alpha": s.weight_decay * s.batch_size, "max_iter": s.epochs}
+    return settings | {"alpha": s.weight_decay * s.batch_size, "max_iter": s.epochs}
 
 
 def agree() -> None:
-    """Raises unless one setting, without dropout, has about the same error on the same folds on
-    both sides.
-    """
+    """Raises unless both sides have about the same error for a setting without dropout."""
     setting = Setting(
         width=64, depth=1, weight_decay=1e-4, learning_rate=3e-3, batch_size=32, epochs=30
     )
     xs, ys = flat(task(0).train)
-    parts = folds(len(ys), FOLDS, key=jr.key(0), by=ys)
-    lanes = Lanes(task(0), parts, jr.key(0), thinned=False)
-    candidate = lanes.begin(setting)
-    lanes.advance([candidate], lambda s: s.epochs)
+    folds = k_folds(len(ys), FOLDS, key=jr.key(0), stratify=ys)
+    trainer = ParallelTrainer(task(0), folds, jr.key(0), use_dropout=False)
+    candidate = trainer.init_candidate(setting)
+    trainer.train_until([candidate], lambda s: s.epochs)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         scores = library("sklearn.model_selection").cross_val_score(
-            _classifier(0).set_params(**_words(setting)),
+            _classifier(0).set_params(**_sklearn_settings(setting)),
             xs,
             ys,
-            cv=[(part.train, part.valid) for part in parts],
+            cv=[(fold.train, fold.valid) for fold in folds],
         )
-    here = float(np.mean(candidate.errors[-1]))
-    there = 1 - float(np.mean(scores))
-    assert abs(here - there) < 0.012, (
-        f"{here:.4f} against {there:.4f}"
+    ours_error = float(np.mean(candidate.errors[-1]))
+    theirs_error = 1 - float(np.mean(scores))
+    assert abs(ours_error - theirs_error) < 0.012, (
+        f"{ours_error:.4f} against {theirs_error:.4f}"
     )  # three standard errors of the difference
 
 
-def count() -> str:
-    """What is measured."""
+def describe() -> str:
+    """A description of the work."""
     return (
         f"{TRIALS} settings of eight parameters, {FOLDS} folds of 1,438 digits, {WORKERS} "
-        "processes; the error is that "
-        "of the winner on 359 others. Scikit-learn has no dropout and no smoothing."
+        "processes; the error is that of the best setting on 359 test digits. Scikit-learn has no "
+        "dropout and no label smoothing."
     )
 
 
 def _seeds(measure: Any) -> Any:
-    """One seed a turn; the warm-up is the first turn."""
+    """The next seed at every turn, after a warm-up."""
     turns = counting(-1)
     return lambda: measure(SEEDS[max(0, next(turns)) % len(SEEDS)])
 
@@ -174,17 +178,15 @@ def error(measure: Any) -> Any:
 
 
 def remark(result: Result) -> str:
-    """The errors one by one."""
-    found = [f"{ours(seed, False).error:.2f} against {theirs(seed).error:.2f}" for seed in SEEDS]
-    return f"test errors in percent, ours against theirs: {'; '.join(found)}"
+    """The errors of each seed."""
+    errors = [f"{ours(seed, False).error:.2f} against {theirs(seed).error:.2f}" for seed in SEEDS]
+    return f"test errors in percent, ours against theirs: {'; '.join(errors)}"
 
 
 def rows() -> list[Row]:
-    """Seconds with programs compiled anew, seconds with those of an earlier run, and the test error
-    in percent.
-    """
+    """Seconds with a cold and with a warm compilation cache, and the test error in percent."""
     peer = "scikit-learn RandomizedSearchCV"
-    apart = partial(ours, remembered=False)
+    cold = partial(ours, warm=False)
     seconds = lambda measure: _seeds(lambda seed: measure(seed).seconds)
     timed = lambda name, measure: Row(
         f"60 trials, {name}",
@@ -198,12 +200,12 @@ def rows() -> list[Row]:
         seconds=1.0,
     )
     return [
-        timed("cold", apart),
-        timed("warm", partial(ours, remembered=True)),
+        timed("cold", cold),
+        timed("warm", partial(ours, warm=True)),
         Row(
             "test error",
             peer,
-            error(apart),
+            error(cold),
             error(theirs),
             "%",
             agree,

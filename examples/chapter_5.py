@@ -1,8 +1,9 @@
-"""Chapter 5: what recurrent networks remember, and two that speak.
+"""Chapter 5: memory of recurrent networks, language models, and attention.
 
-Expect an Elman cell to forget as fast as its bound says, an LSTM and a linear recurrence to
-remember; an n-gram and a network to learn a rhyme; and attention to point at what it copies.
-`python chapter_5.py FOLDER` keeps the pictures there, otherwise they go to a temporary folder.
+Expected results: the gradient through an Elman cell decays at least as fast as its bound, and much
+less through an LSTM and a linear recurrence; an n-gram and a network learn a rhyme; attention
+aligns an output with the input that it copies. `python chapter_5.py FOLDER` saves the figures
+there, by default in a temporary folder.
 """
 
 import sys
@@ -16,7 +17,7 @@ import optax
 
 from thetax import explain, layers, train
 from thetax.core import run
-from thetax.models import EncoderDecoder, NextToken, NGram, greedy
+from thetax.models import EncoderDecoder, LanguageModelCell, NGram, greedy
 from thetax.plot import draw
 
 RHYME = (
@@ -26,52 +27,49 @@ RHYME = (
 LETTERS = sorted(set(RHYME))
 
 
-def learn(model, batch, *, steps, rate=1e-2, key):
-    """Adam with clipped gradients on the whole batch, as one program."""
-    clipped = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(rate))
-    step = train.descend(lambda model, _, key: train.token_cross_entropy(model, batch), clipped)
+def learn(model, batch, *, steps, learning_rate=1e-2, key):
+    """Full-batch Adam with gradient clipping, compiled as one program."""
+    optimiser = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(learning_rate))
+    step = train.descend(lambda model, _, key: train.token_cross_entropy(model, batch), optimiser)
     return jax.jit(lambda model: run(step, model, jnp.zeros(steps), key=key)[0].model)(model)
 
 
-def main(folder: str | None = None, steps: int = 200) -> dict[str, float]:
-    key_x, key_cell, key_speak, key_pair, key_fit = jr.split(jr.key(0), 5)
-    pictures = Path(folder or tempfile.mkdtemp())
-    found = {}
+def main(folder: str | None = None, *, steps: int = 200) -> dict[str, float]:
+    key_x, key_cell, key_language, key_pair, key_fit = jr.split(jr.key(0), 5)
+    output = Path(folder or tempfile.mkdtemp())
+    results = {}
 
-    # §5.0, §5.1, §5.2: how much of the first state is left in the last
+    # §5.0, §5.1, §5.2: the gradient of the last state with respect to the first
     xs = jr.normal(key_x, (4, 100, 3))
-    small = layers.Elman.init(3, 8, key=key_cell)
+    elman = layers.Elman.init(3, 8, key=key_cell)
     cells = {
-        "Elman": layers.Elman(0.9 * small.U, small.V, small.b),
-        "LSTM": layers.LSTM.init(3, 8, forget=5.0, key=key_cell),
+        "Elman": layers.Elman(0.9 * elman.U, elman.V, elman.b),
+        "LSTM": layers.LSTM.init(3, 8, forget_bias=5.0, key=key_cell),
         "LRU": layers.LRU.init(3, 8, 3, radius=(0.99, 0.999), key=key_cell),
     }
     for name, cell in cells.items():
-        seen = explain.through_time(cell, xs)
-        found[name] = float(seen.norms[:, -1].mean())
-        print(
-            f"{name:>5}: a change of the first state is {found[name]:.1e} times as large after "
-            "100 steps"
-        )
-        if seen.bound is not None:
-            found["bound"] = float(seen.bound[-1])
-    draw(explain.eigenvalues(cells["LRU"])).savefig(pictures / "eigenvalues.png")
+        gradients = explain.gradients_through_time(cell, xs)
+        results[name] = float(gradients.norms[:, -1].mean())
+        print(f"{name:>5}: norm of the gradient through 100 steps {results[name]:.1e}")
+        if gradients.bound is not None:
+            results["bound"] = float(gradients.bound[-1])
+    draw(explain.recurrence_eigenvalues(cells["LRU"])).savefig(output / "eigenvalues.png")
 
-    # §5.3, L10: the next letter, by counting and by learning
+    # §5.3, L10: prediction of the next letter by an n-gram and by a network
     tokens = jnp.array([LETTERS.index(letter) for letter in 3 * RHYME], jnp.int32)
     batch = tokens[None, :-1], tokens[None, 1:]
-    counted = NGram.fit(tokens.tolist(), vocab_size=len(LETTERS), order=3)
-    spoken = layers.Recurrent(NextToken.init(len(LETTERS), 8, 48, key=key_speak))
-    learnt = learn(spoken, batch, steps=steps, key=key_fit)
-    for name, model in {"3-gram": layers.Recurrent(counted), "network": learnt}.items():
-        found[name] = float(train.token_cross_entropy(model, batch)) / float(jnp.log(2))
-        said = greedy(model.cell, first=LETTERS.index("r"), length=40).tokens
+    ngram = NGram.fit(tokens.tolist(), vocab_size=len(LETTERS), order=3)
+    network = layers.Recurrent(LanguageModelCell.init(len(LETTERS), 8, 48, key=key_language))
+    network = learn(network, batch, steps=steps, key=key_fit)
+    for name, model in {"3-gram": layers.Recurrent(ngram), "network": network}.items():
+        results[name] = float(train.token_cross_entropy(model, batch)) / float(jnp.log(2))
+        text = greedy(model.cell, start_token=LETTERS.index("r"), max_new_tokens=40).tokens
         print(
-            f"{name:>7}, {found[name]:.2f} bits a letter: "
-            f"r{''.join(LETTERS[token] for token in said)}"
+            f"{name:>7}, {results[name]:.2f} bits per letter: "
+            f"r{''.join(LETTERS[token] for token in text)}"
         )
 
-    # §5.3: attention finds what it is to copy
+    # §5.3: attention in a network that reverses sequences
     source = jr.randint(key_pair, (256, 6), 1, 8)
     target = source[:, ::-1]
     pairs = (
@@ -81,12 +79,14 @@ def main(folder: str | None = None, steps: int = 200) -> dict[str, float]:
     model = EncoderDecoder.init(
         8, 8, 16, 32, attention_width=16, cell=layers.GRU.init, key=key_pair
     )
-    turned = learn(model, pairs, steps=steps, key=key_fit)
-    found["wrong"] = float(train.sequence_error_rate(turned, pairs))
-    draw(explain.alignment(turned, source[0], pairs[0][1][0])).savefig(pictures / "alignment.png")
-    print(f"six tokens turned round: {100 * found['wrong']:.1f} % of the sequences wrong")
-    print(f"drawn in {pictures}")
-    return found
+    model = learn(model, pairs, steps=steps, key=key_fit)
+    results["sequence error"] = float(train.sequence_error_rate(model, pairs))
+    draw(explain.attention_alignment(model, source[0], pairs[0][1][0])).savefig(
+        output / "alignment.png"
+    )
+    print(f"reversal of six tokens: {100 * results['sequence error']:.1f} % of the sequences wrong")
+    print(f"figures in {output}")
+    return results
 
 
 if __name__ == "__main__":

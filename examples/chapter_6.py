@@ -1,10 +1,9 @@
-"""Chapter 6: attention by hand, an encoder that turns sentences around, a model of text, and an
-image as a sentence.
+"""Chapter 6: attention, an encoder-decoder transformer, a GPT, and a vision transformer.
 
-Expect a translator to learn a code and a reversal, its attention to run backwards over the source;
-a small GPT to say a rhyme by heart; and a vision transformer that cannot tell how patches lie until
-it is told their places. `python chapter_6.py FOLDER` keeps the pictures there, otherwise they go to
-a temporary folder.
+Expected results: the translator learns a substitution and a reversal, and its attention runs
+backwards over the source; a small GPT memorises a rhyme; a vision transformer is invariant to the
+order of its patches unless it has positional encodings. `python chapter_6.py FOLDER` saves the
+figures there, by default in a temporary folder.
 """
 
 import sys
@@ -30,71 +29,80 @@ LETTERS = sorted(set(RHYME))
 BEGIN, END, WORDS, LENGTH = 10, 11, 10, 5
 
 
-def learn(model, draw_batch, *, steps, rate, key):
-    """Adam with clipped gradients, each step on a batch drawn anew, as one program."""
-    clipped = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(rate))
+def learn(model, sample_batch, *, steps, learning_rate, key):
+    """Adam with gradient clipping on a new batch in each step, compiled as one program."""
+    optimiser = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(learning_rate))
     step = train.descend(
-        lambda model, _, key: train.token_cross_entropy(model, draw_batch(key)), clipped
+        lambda model, _, key: train.token_cross_entropy(model, sample_batch(key)), optimiser
     )
     return jax.jit(lambda model: run(step, model, jnp.zeros(steps), key=key)[0].model)(model)
 
 
 def sentences(key):
-    """Words in code and turned around: $y_i = 9 - x_{n-i}$."""
+    """Random sentences and their targets: $y_i = 9 - x_{n-i}$."""
     x = jr.randint(key, (32, LENGTH), 0, WORDS, dtype=jnp.int32)
     y = WORDS - 1 - x[:, ::-1]
-    edge = lambda token: jnp.full((32, 1), token, jnp.int32)
-    return (x, jnp.concatenate([edge(BEGIN), y], axis=1)), jnp.concatenate([y, edge(END)], axis=1)
+    column = lambda token: jnp.full((32, 1), token, jnp.int32)
+    inputs = jnp.concatenate([column(BEGIN), y], axis=1)
+    return (x, inputs), jnp.concatenate([y, column(END)], axis=1)
 
 
-def main(folder: str | None = None, steps: int = 400) -> dict[str, float]:
-    key_x, key_pair, key_speak, key_image, key_fit = jr.split(jr.key(0), 5)
-    pictures = Path(folder or tempfile.mkdtemp())
-    found = {}
+def main(folder: str | None = None, *, steps: int = 400) -> dict[str, float]:
+    key_x, key_pair, key_gpt, key_image, key_fit = jr.split(jr.key(0), 5)
+    output = Path(folder or tempfile.mkdtemp())
+    results = {}
 
-    # §6.1, §6.3: a mean of values, which knows no order
+    # §6.1, §6.3: attention is equivariant to permutations
     layer = layers.Attention.init(8, 2, key=key_x)
     x = jr.normal(key_x, (6, 8))
-    turned = np.array([3, 1, 5, 0, 2, 4])
-    found["order"] = float(jnp.abs(layer(x[turned]) - layer(x)[turned]).max())
-    print(
-        f"attention of turned tokens is the attention, turned: they differ by {found['order']:.0e}"
+    permutation = np.array([3, 1, 5, 0, 2, 4])
+    results["order"] = float(jnp.abs(layer(x[permutation]) - layer(x)[permutation]).max())
+    print(f"equivariance error of attention to a permutation: {results['order']:.0e}")
+
+    # §6.4: translation
+    translator = Translator.init(None, WORDS + 2, 32, depth=1, heads=2, key=key_pair)
+    translator = learn(translator, sentences, steps=steps, learning_rate=5e-3, key=key_fit)
+    (source, inputs), target = sentences(jr.key(1))
+
+    def translate(source):
+        cell, state = translator.decoder(source, max_length=LENGTH + 1)
+        return greedy(
+            cell, state=state, start_token=BEGIN, end_token=END, max_new_tokens=LENGTH + 1
+        ).tokens
+
+    results["translated"] = float(
+        (jax.jit(jax.vmap(translate))(source) == target).all(axis=1).mean()
     )
-
-    # §6.4: a translation
-    code = Translator.init(None, WORDS + 2, 32, depth=1, heads=2, key=key_pair)
-    code = learn(code, sentences, steps=steps, rate=5e-3, key=key_fit)
-    (source, before), target = sentences(jr.key(1))
-
-    def say(source):
-        cell, state = code.decoder(source, length=LENGTH + 1)
-        return greedy(cell, state=state, first=BEGIN, end=END, length=LENGTH + 1).tokens
-
-    found["translated"] = float((jax.jit(jax.vmap(say))(source) == target).all(axis=1).mean())
-    print(f"translated without a mistake: {100 * found['translated']:.0f} % of new sentences")
+    print(f"exact match on new sentences: {100 * results['translated']:.0f} %")
     names = tuple(map(str, range(WORDS))), (*map(str, range(WORDS)), "begin", "end")
-    draw(explain.alignment(code, source[0], before[0], names=names)).savefig(
-        pictures / "alignment.png"
+    draw(explain.attention_alignment(translator, source[0], inputs[0], vocabs=names)).savefig(
+        output / "alignment.png"
     )
 
-    # §6.4: a model of text
+    # §6.4: a language model
     tokens = jnp.array([LETTERS.index(letter) for letter in RHYME], jnp.int32)
-    gpt = GPT.init(len(LETTERS), 32, depth=2, heads=2, max_length=len(tokens), key=key_speak)
+    gpt = GPT.init(len(LETTERS), 32, depth=2, heads=2, max_length=len(tokens), key=key_gpt)
     gpt = learn(
-        gpt, lambda key: (tokens[None, :-1], tokens[None, 1:]), steps=steps, rate=5e-3, key=key_fit
+        gpt,
+        lambda key: (tokens[None, :-1], tokens[None, 1:]),
+        steps=steps,
+        learning_rate=5e-3,
+        key=key_fit,
     )
-    cell, state = gpt.decoder(tokens[:3], length=len(tokens))
-    said = greedy(cell, state=state, first=int(tokens[3]), length=len(tokens) - 4).tokens
-    found["by heart"] = float((said == tokens[4:]).mean())
-    print("GPT goes on after 'row ':", "".join(LETTERS[token] for token in said[:40].tolist()))
-    draw(explain.attention_maps(gpt, tokens[:24], names=LETTERS)).savefig(
-        pictures / "attention.png"
-    )
+    cell, state = gpt.decoder(tokens[:3], max_length=len(tokens))
+    text = greedy(
+        cell, state=state, start_token=int(tokens[3]), max_new_tokens=len(tokens) - 4
+    ).tokens
+    results["memorised"] = float((text == tokens[4:]).mean())
+    print("GPT after 'row ':", "".join(LETTERS[token] for token in text[:40].tolist()))
+    draw(explain.attention_maps(gpt, tokens[:24], vocab=LETTERS)).savefig(output / "attention.png")
 
-    # §6.6: an image as a sentence of patches
+    # §6.6: an image as a sequence of patches
     image = jr.normal(key_image, (1, 8, 8))
-    shuffled = image.reshape(1, 2, 4, 2, 4)[:, ::-1].reshape(1, 8, 8)  # the upper patches below
-    for name, placed in {"with places": True, "without places": False}.items():
+    shuffled = image.reshape(1, 2, 4, 2, 4)[:, ::-1].reshape(
+        1, 8, 8
+    )  # upper and lower patches exchanged
+    for name, positions in {"with positions": True, "without positions": False}.items():
         net = ViT.init(
             3,
             image_size=(8, 8),
@@ -103,13 +111,13 @@ def main(folder: str | None = None, steps: int = 400) -> dict[str, float]:
             d=16,
             depth=2,
             heads=2,
-            positions=placed,
+            positions=positions,
             key=key_image,
         )
-        found[name] = float(jnp.abs(net(image) - net(shuffled)).max())
-        print(f"ViT {name}: patches in another order change the logits by {found[name]:.1e}")
-    print(f"pictures in {pictures}")
-    return found
+        results[name] = float(jnp.abs(net(image) - net(shuffled)).max())
+        print(f"ViT {name}: a permutation of the patches changes the logits by {results[name]:.1e}")
+    print(f"figures in {output}")
+    return results
 
 
 if __name__ == "__main__":

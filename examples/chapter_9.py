@@ -1,10 +1,8 @@
-"""Chapter 9: the tangent kernel of a network, its limit, and training that is known before it is
-done.
+"""Chapter 9: the tangent kernel of a network, its limit, and training with a constant kernel.
 
-Expect the kernel to come nearer to its limit the wider the network is, the steps of a wide network
-to be those a constant kernel foretells, and a narrow one to leave that path. The task is to tell
-odd digits from even ones. `python chapter_9.py FOLDER` keeps the pictures there, otherwise they go
-to a temporary folder.
+Expected results: the wider the network, the nearer its kernel to the limit, and the nearer its
+training to that with a constant kernel. The task is to separate odd from even digits. `python
+chapter_9.py FOLDER` saves the figures there, by default in a temporary folder.
 """
 
 import sys
@@ -22,98 +20,99 @@ from thetax.core import predict, run
 from thetax.models import MLP
 from thetax.plot import Chart, Panel, draw
 
-RATE = 0.5
+LEARNING_RATE = 0.5
 WIDTHS = (16, 128, 1024)
 
 
 def network(width, key):
-    """One hidden layer of ReLU units, in the parametrisation whose kernel has a limit."""
-    return MLP.init(64, width, 1, initialiser=layers.tangent(weight=2**0.5, bias=0.1), key=key)
+    """One hidden layer of ReLU units in the NTK parametrisation."""
+    initialiser = layers.ntk_parametrisation(weight=2**0.5, bias=0.1)
+    return MLP.init(64, width, 1, initialiser=initialiser, key=key)
 
 
-def descended(net, batch, xs, steps):
-    """What full-batch gradient descent makes of the outputs at `xs`, step by step."""
-    step = train.descend(lambda model, _, key: train.squared_error(model, batch), optax.sgd(RATE))
-    keep = lambda state: predict(state.model, xs)
-    path = jax.jit(lambda net: run(step, net, jnp.zeros(steps), key=jr.key(0), record=keep)[1][0])(
-        net
+def training_outputs(net, batch, xs, steps):
+    """The outputs at `xs` in each step of full-batch gradient descent."""
+    step = train.descend(
+        lambda model, _, key: train.squared_error(model, batch), optax.sgd(LEARNING_RATE)
     )
-    return np.concatenate([predict(net, xs)[None], path])[:, :, 0]
+    record = lambda state: predict(state.model, xs)
+    train_net = lambda net: run(step, net, jnp.zeros(steps), key=jr.key(0), record=record)[1][0]
+    outputs = jax.jit(train_net)(net)
+    return np.concatenate([predict(net, xs)[None], outputs])[:, :, 0]
 
 
-def main(folder: str | None = None, steps: int = 100) -> dict[str, float]:
+def main(folder: str | None = None, *, steps: int = 100) -> dict[str, float]:
     key_split, key_net = jr.split(jr.key(0))
     xs, labels = data.load("digits").train
     xs = xs.reshape(len(xs), 64) - xs.mean()
     xs = 8 * xs / np.linalg.norm(xs, axis=1, keepdims=True)
     ys = np.where(labels % 2, 1.0, -1.0).astype(np.float32)
-    few, (rest, truth) = data.split(
+    train_set, (test_xs, test_ys) = data.split(
         (jnp.asarray(xs), jnp.asarray(ys)[:, None]), 100 / len(ys), key=key_split
     )
-    wrong = lambda said: 100 * float(np.mean(np.sign(np.ravel(said)) != np.ravel(truth)))
-    found = {}
+    error = lambda outputs: 100 * float(np.mean(np.sign(np.ravel(outputs)) != np.ravel(test_ys)))
+    results = {}
     paths = {}
 
-    # §9.3, §9.4: one kernel for all wide networks
-    limit = explain.infinite(network(8, key_net))
-    K = limit.ntk(few[0])
+    # §9.3, §9.4: the limit of the kernel
+    limit = explain.infinite_width_limit(network(8, key_net))
+    K = limit.ntk(train_set[0])
     for width in WIDTHS:
         net = network(width, key_net)
-        off = float(
-            jnp.linalg.norm(explain.ntk(net, form="trace")(few[0]) - K) / jnp.linalg.norm(K)
-        )
+        kernel = explain.ntk(net, form="trace")(train_set[0])
+        distance = float(jnp.linalg.norm(kernel - K) / jnp.linalg.norm(K))
 
-        # §9.2: the steps a constant kernel foretells, and those that are made
-        lazy = explain.lazy_training(explain.ntk(net), *few, start=net, rate=RATE)
-        told = lazy(np.arange(steps + 1), rest)[:, :, 0]
-        true = descended(net, few, rest, steps)
-        gap = float(np.abs(told[-1] - true[-1]).mean())
-        found |= {f"kernel {width}": off, f"gap {width}": gap}
-        paths[width] = true, told
+        # §9.2: training, and training with a constant kernel
+        descent = explain.kernel_gradient_descent(
+            explain.ntk(net), *train_set, initial_model=net, learning_rate=LEARNING_RATE
+        )
+        predicted = descent(np.arange(steps + 1), test_xs)[:, :, 0]
+        actual = training_outputs(net, train_set, test_xs, steps)
+        gap = float(np.abs(predicted[-1] - actual[-1]).mean())
+        results |= {f"kernel {width}": distance, f"gap {width}": gap}
+        paths[width] = actual, predicted
         print(
-            f"width {width:>4}: the kernel is {100 * off:.1f} % from its limit; after {steps} "
-            f"steps new outputs are {gap:.3f} from what a constant kernel foretells"
+            f"width {width:>4}: distance of the kernel to its limit {100 * distance:.1f} %, of the "
+            f"test outputs after {steps} steps to those of a constant kernel {gap:.3f}"
         )
 
-    # §9.1, §9.4: the linearised network at its best, the network, and all networks of infinite
-    # width
-    h = explain.linearise(net).solve(*few, ridge=1.0)
-    ensemble = explain.lazy_ensemble(limit.nngp, limit.ntk, few[0], few[1][:, 0])(
-        steps * RATE, rest
+    # §9.1, §9.4: the fitted linearised network, the network, and the infinite-width ensemble
+    linearised = explain.linearise(net).solve(*train_set, ridge=1.0)
+    ensemble = explain.kernel_ensemble(limit.nngp, limit.ntk, train_set[0], train_set[1][:, 0])(
+        steps * LEARNING_RATE, test_xs
     )
-    found |= {
-        "linearised": wrong(predict(h, rest)),
-        "trained": wrong(true[-1]),
-        "infinite": wrong(ensemble.mean),
+    results |= {
+        "linearised": error(predict(linearised, test_xs)),
+        "trained": error(actual[-1]),
+        "infinite": error(ensemble.mean),
     }
     print(
-        f"wrong on {len(truth)} new digits, from 100: linearised {found['linearised']:.1f} %, "
-        f"trained {found['trained']:.1f} %, the mean of all infinitely wide networks "
-        f"{found['infinite']:.1f} %"
+        f"test error with 100 training digits: linearised {results['linearised']:.1f} %, trained "
+        f"{results['trained']:.1f} %, infinite-width ensemble {results['infinite']:.1f} %"
     )
 
-    place = Path(folder or tempfile.mkdtemp())
+    output = Path(folder or tempfile.mkdtemp())
     t = np.arange(steps + 1)
     panels = [
         Panel(
             "step",
-            "output, dashed as foretold",
+            "output (dashed: constant kernel)",
             title=f"width {width}",
-            lines={"": (t, true[:, :4])},
-            bounds={"": (t, told[:, :4])},
+            lines={"": (t, actual[:, :4])},
+            bounds={"": (t, predicted[:, :4])},
         )
-        for width, (true, told) in paths.items()
+        for width, (actual, predicted) in paths.items()
     ]
-    draw(Chart(*panels)).savefig(place / "paths.png", dpi=150)
+    draw(Chart(*panels)).savefig(output / "outputs.png", dpi=150)
     lines = {
-        "kernel from its limit": (WIDTHS, [found[f"kernel {width}"] for width in WIDTHS]),
-        "outputs from what is foretold": (WIDTHS, [found[f"gap {width}"] for width in WIDTHS]),
+        "kernel to its limit": (WIDTHS, [results[f"kernel {width}"] for width in WIDTHS]),
+        "outputs to constant kernel": (WIDTHS, [results[f"gap {width}"] for width in WIDTHS]),
     }
     draw(Chart(Panel("width", "distance", lines=lines, log="xy"))).savefig(
-        place / "widths.png", dpi=150
+        output / "widths.png", dpi=150
     )
-    print(f"drawn in {place}: paths.png and widths.png")
-    return found
+    print(f"figures in {output}: outputs.png and widths.png")
+    return results
 
 
 if __name__ == "__main__":

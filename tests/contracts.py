@@ -1,7 +1,7 @@
-"""One row a layer, a model, an objective, an iteration; `test_contracts.py` holds every row to the
-same checks.
+"""Tables of models, objectives, iterations and attacks; `test_contracts.py` runs the same checks on
+every row.
 
-To have a new one tested, add its row.
+To test a new one, add a row.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ from thetax.attack import (
     untargeted,
     via_target,
 )
-from thetax.core import BATCH, Iteration, Objective
+from thetax.core import BATCH_AXIS, Iteration, Objective
 from thetax.explain import Linearised, linearise
 from thetax.layers import (
     GRU,
@@ -45,16 +45,15 @@ from thetax.layers import (
     AdaptivePool,
     Affine,
     ALiBi,
-    Antisymmetric,
+    AntisymmetricRNN,
     Attention,
     AveragePool,
-    Bag,
     BatchNorm,
     Bidirectional,
-    Block,
     Chain,
     Concat,
     Convolution,
+    DeepTransition,
     DiagonalSSM,
     DropConnect,
     Dropout,
@@ -62,32 +61,33 @@ from thetax.layers import (
     Embedding,
     Ensemble,
     FeedForward,
-    Gated,
+    GatedFeedForward,
     LayerNorm,
-    Learned,
+    LearnedPositions,
     Linear,
-    Lipschitz,
+    LipschitzRNN,
     MaxPool,
     MinGRU,
     ModernHopfield,
     Pointwise,
     Recurrent,
     Residual,
+    ResidualCell,
     RMSNorm,
     Rotary,
     SelectiveSSM,
-    Sinusoidal,
-    Stack,
+    SinusoidalPositions,
+    SparseLinear,
     Stacked,
-    Transition,
-    Truncated,
+    StackedCells,
+    TruncatedBPTT,
     WeightNorm,
     block_pairs,
     centred,
     hierarchical_attention,
     linear_attention,
+    ntk_parametrisation,
     sparse_attention,
-    tangent,
 )
 from thetax.models import (
     BERT,
@@ -97,10 +97,10 @@ from thetax.models import (
     BERTPretraining,
     DenseNet,
     EncoderDecoder,
+    LanguageModelCell,
     MaskedLM,
     McCullochPitts,
     Mixer,
-    NextToken,
     Perceptron,
     ResNet,
     ResNetLayout,
@@ -115,7 +115,7 @@ from thetax.models import (
     barron_network,
     deep_linear,
     gaussian_bell,
-    interpolate,
+    interpolating_network,
     linear_regression,
     logistic_regression,
     max_affine_network,
@@ -129,14 +129,13 @@ from thetax.threat import L2, Linf
 from thetax.train import (
     adagrad,
     adam,
-    augmented,
-    average,
+    batch_mean,
     binary_cross_entropy,
     binary_error_rate,
-    confuse_labels,
     cross_entropy,
     descend,
     distil,
+    distillation_loss,
     ema,
     error_rate,
     heavy_ball,
@@ -145,26 +144,29 @@ from thetax.train import (
     log_loss,
     mixed_precision,
     nesterov,
-    restarts,
+    per_member,
     rmsprop,
     smooth_labels,
+    soften_labels,
     squared_error,
     swa,
-    tempered_loss,
     uncorrected_adam,
     weight_decay,
+    with_augmentation,
 )
 
 
 class ModelRow(NamedTuple):
-    """A layer or a model: how it is drawn, the shape of an example, and a shape it must refuse."""
+    """A layer or a model: how to initialise it, the shape of an example, and a wrong shape, which
+    must raise an error.
+    """
 
     name: str
     make: Callable[..., Any]  # make(key=key)
     shape: tuple[int, ...]
     wrong: tuple[int, ...] | None = None
-    draws: bool = False  # its output changes with the key
-    batch: bool = False  # its output depends on the batch around the example
+    draws: bool = False  # the output depends on the key
+    batch: bool = False  # the output for one example depends on the rest of the batch
 
 
 def residual(n: int, m: int, *, key) -> Residual:
@@ -181,9 +183,8 @@ def chain(*, key, p: float = 0.0) -> Chain:
 
 @cache
 def taylor(dtype: Any) -> Linearised:
-    with (
-        jax.ensure_compile_time_eval()
-    ):  # where it is linearised is no parameter, and must not be traced
+    # The point of linearisation is not a parameter and must not be traced.
+    with jax.ensure_compile_time_eval():
         return linearise(chain(key=jr.key(0)))
 
 
@@ -193,12 +194,12 @@ def linearised(*, key) -> Linearised:
 
 
 def autoencoder(xs) -> Chain:
-    return principal_components(xs, width=2, centred=True).model
+    return principal_components(xs, n_components=2, centred=True).model
 
 
 class Ranked(eqx.Module):
-    """A layer that reads whole numbers, fed with the order of an example's entries; or with two
-    such sequences.
+    """A layer that takes tokens, called with the ranks of the entries of an example; with `pair`,
+    with two such sequences.
     """
 
     inner: Any
@@ -210,7 +211,7 @@ class Ranked(eqx.Module):
 
 
 class Read(eqx.Module):
-    """A model whose output is no array of finite numbers, and what is read of it."""
+    """A model whose output is not an array of finite numbers, and the function `read` of it."""
 
     inner: Any
     read: Callable[[Any], Any] = eqx.field(static=True)
@@ -253,23 +254,23 @@ def bidirectional(*, key) -> Bidirectional:
     return Bidirectional(LSTM.init(3, 2, key=onward), GRU.init(3, 2, key=back))
 
 
-def stack(*, key) -> Stack:
+def stack(*, key) -> StackedCells:
     first, last = jr.split(key)
-    return Stack(Elman.init(3, 4, key=first), MinGRU.init(4, 2, key=last))
+    return StackedCells(Elman.init(3, 4, key=first), MinGRU.init(4, 2, key=last))
 
 
-def block(*, key) -> Block:
+def block(*, key) -> ResidualCell:
     first, last = jr.split(key)
-    return Block(LayerNorm.init(3), GRU.init(3, 2, key=first), Linear.init(2, 3, key=last))
+    return ResidualCell(LayerNorm.init(3), GRU.init(3, 2, key=first), Linear.init(2, 3, key=last))
 
 
 ATTENTION = {  # of tokens of four numbers
     "plain": {},
-    "grouped": {"groups": 1, "bias": False},
-    "rotary": {"relative": Rotary()},
-    "ALiBi": {"relative": ALiBi()},
+    "grouped": {"kv_heads": 1, "bias": False},
+    "rotary": {"position_encoding": Rotary()},
+    "ALiBi": {"position_encoding": ALiBi()},
     "linear": {"kernel": linear_attention},
-    "sparse": {"kernel": sparse_attention(block_pairs(3, everywhere=1), size=2)},
+    "sparse": {"kernel": sparse_attention(block_pairs(3, global_blocks=1), block_size=2)},
     "hierarchical": {"kernel": hierarchical_attention(2)},
 }
 
@@ -283,16 +284,16 @@ def gpt(*, key) -> Ranked:
 
 
 def llama(*, key) -> Ranked:
-    return Ranked(GPT.llama(4, 4, depth=1, heads=2, groups=1, hidden=2, tied=False, key=key))
+    return Ranked(GPT.llama(4, 4, depth=1, heads=2, kv_heads=1, hidden=2, tied=False, key=key))
 
 
 def on_bert(head: Callable[..., Any], *, pair: bool = False) -> Callable[..., Ranked]:
-    """A head on an encoder of four tokens, in order; in a pair, with four segments."""
+    """A head on an encoder of four tokens; with `pair`, with two sequences and four segments."""
 
     def make(*, key):
         key_bert, key_head = jr.split(key)
         bert = BERT.init(
-            4, 4, depth=1, heads=2, hidden=3, max_length=4, segments=4, epsilon=1e-5, key=key_bert
+            4, 4, depth=1, heads=2, hidden=3, max_length=4, n_segments=4, eps=1e-5, key=key_bert
         )
         return Ranked(head(bert, key=key_head), pair=pair)
 
@@ -325,7 +326,7 @@ def vit(*, key) -> ViT:
         depth=1,
         heads=2,
         hidden=3,
-        epsilon=1e-5,
+        eps=1e-5,
         key=key,
     )
 
@@ -337,20 +338,20 @@ def translator(*, key) -> Ranked:
 CELLS = {  # each reads three numbers
     "Elman": partial(Elman.init, 3, 4),
     "LSTM": partial(LSTM.init, 3, 4),
-    "LSTM mixed": partial(LSTM.init, 3, 4, mixed=True),
+    "LSTM output matrix": partial(LSTM.init, 3, 4, output_matrix=True),
     "GRU": partial(GRU.init, 3, 4),
     "GRU reset after": partial(GRU.init, 3, 4, reset_after=True),
-    "Antisymmetric": partial(Antisymmetric.init, 3, 4),
-    "Lipschitz": partial(Lipschitz.init, 3, 4),
+    "AntisymmetricRNN": partial(AntisymmetricRNN.init, 3, 4),
+    "LipschitzRNN": partial(LipschitzRNN.init, 3, 4),
     "MinGRU": partial(MinGRU.init, 3, 4),
     "LRU": partial(LRU.init, 3, 4, 2),
     "DiagonalSSM": partial(DiagonalSSM.init, 3, 4, 2),
-    "DiagonalSSM bilinear": partial(DiagonalSSM.init, 3, 4, 2, steps="bilinear"),
+    "DiagonalSSM bilinear": partial(DiagonalSSM.init, 3, 4, 2, discretisation="bilinear"),
     "SelectiveSSM": partial(SelectiveSSM.init, 3, 2),
-    "Stack": stack,
-    "Truncated": lambda key: Truncated(Elman.init(3, 4, key=key), 8),  # no sequence here is longer
-    "Block": block,
-    "Transition": lambda key: Transition(Chain(Linear.init(5, 2, key=key), layers.tanh), 2),
+    "StackedCells": stack,
+    "TruncatedBPTT": lambda key: TruncatedBPTT(Elman.init(3, 4, key=key), 8),
+    "ResidualCell": block,
+    "DeepTransition": lambda key: DeepTransition(Chain(Linear.init(5, 2, key=key), layers.tanh), 2),
 }
 
 
@@ -361,7 +362,10 @@ def recurrent(name: str, make: Callable[..., Any]) -> ModelRow:
 MODELS = [
     ModelRow("Linear", partial(Linear.init, 3, 4), (3,), (5,)),
     ModelRow(
-        "Linear tangent", partial(Linear.init, 3, 4, initialiser=tangent(bias=0.3)), (3,), (5,)
+        "Linear NTK parametrisation",
+        partial(Linear.init, 3, 4, initialiser=ntk_parametrisation(bias=0.3)),
+        (3,),
+        (5,),
     ),
     ModelRow("Affine", lambda key: Affine(jr.normal(key, (2,)), jnp.ones(2)), (2, 3), (3, 3)),
     ModelRow("LayerNorm", lambda key: LayerNorm.init(5), (5,), (4,)),
@@ -376,7 +380,7 @@ MODELS = [
         (5,),
         draws=True,
     ),
-    ModelRow("Bag", lambda key: Ranked(Bag.init(5, 3, key=key)), (4,)),
+    ModelRow("SparseLinear", lambda key: Ranked(SparseLinear.init(5, 3, key=key)), (4,)),
     ModelRow("Embedding", lambda key: Ranked(Embedding.init(5, 3, key=key)), (4,)),
     ModelRow(
         "Convolution", partial(Convolution.init, 2, 3, (3, 3), stride=2), (2, 5, 4), (3, 5, 4)
@@ -420,8 +424,15 @@ MODELS = [
     ModelRow("Residual", partial(residual, 3, 3), (3,), (4,)),
     ModelRow("Residual projected", partial(residual, 3, 4), (3,), (5,)),
     ModelRow("Concat", lambda key: Concat(Linear.init(3, 2, key=key)), (3,), (4,)),
-    ModelRow("Ensemble mean", partial(Ensemble.init, partial(Linear.init, 3, 2), 3), (3,), (4,)),
-    ModelRow("Ensemble mixture", partial(Ensemble.init, chain, 3, pool=layers.mixture), (3,), (4,)),
+    ModelRow(
+        "Ensemble mean_output", partial(Ensemble.init, partial(Linear.init, 3, 2), 3), (3,), (4,)
+    ),
+    ModelRow(
+        "Ensemble mean_probabilities",
+        partial(Ensemble.init, chain, 3, pool=layers.mean_probabilities),
+        (3,),
+        (4,),
+    ),
     ModelRow("ModernHopfield", partial(ModernHopfield.init, 4, 3, beta=0.7), (3,), (5,)),
     ModelRow(
         "ModernHopfield twice", partial(ModernHopfield.init, 4, 3, beta=0.7, steps=2), (3,), (5,)
@@ -435,17 +446,18 @@ MODELS = [
     ),
     ModelRow("RMSNorm", lambda key: RMSNorm.init(5), (5,), (4,)),
     *[attention(name, options) for name, options in ATTENTION.items()],
+    ModelRow("Attention dropout", partial(Attention.init, 4, 2, dropout=0.5), (3, 4), draws=True),
     ModelRow(
         "FeedForward", partial(FeedForward.init, 3, 4, activation=layers.gelu), (2, 3), (2, 4)
     ),
-    ModelRow("Gated", partial(Gated.init, 3, 4), (2, 3), (2, 4)),
+    ModelRow("GatedFeedForward", partial(GatedFeedForward.init, 3, 4), (2, 3), (2, 4)),
     ModelRow(
         "Stacked",
         partial(Stacked.init, partial(FeedForward.init, 3, 2, activation=layers.tanh), 3),
         (2, 3),
     ),
-    ModelRow("Sinusoidal", lambda key: Sinusoidal(), (3, 4)),
-    ModelRow("Learned", partial(Learned.init, 4, 3), (3, 3), (3, 2)),
+    ModelRow("SinusoidalPositions", lambda key: SinusoidalPositions(), (3, 4)),
+    ModelRow("LearnedPositions", partial(LearnedPositions.init, 4, 3), (3, 3), (3, 2)),
     ModelRow("Linearised", linearised, (3,), (4,)),
     ModelRow("MLP", partial(MLP.init, 4, 6, 5, 2), (2, 2), (3,)),
     ModelRow(
@@ -474,8 +486,8 @@ MODELS = [
         (4,),
     ),
     ModelRow(
-        "MLP tangent",
-        partial(MLP.init, 3, 5, 2, activation=layers.sigmoid, initialiser=tangent()),
+        "MLP NTK parametrisation",
+        partial(MLP.init, 3, 5, 2, activation=layers.sigmoid, initialiser=ntk_parametrisation()),
         (3,),
         (4,),
     ),
@@ -502,7 +514,11 @@ MODELS = [
         (2, 4, 4),
         batch=True,
     ),
-    ModelRow("NextToken", lambda key: Ranked(Recurrent(NextToken.init(4, 2, 3, key=key))), (4,)),
+    ModelRow(
+        "LanguageModelCell",
+        lambda key: Ranked(Recurrent(LanguageModelCell.init(4, 2, 3, key=key))),
+        (4,),
+    ),
     ModelRow(
         "EncoderDecoder",
         lambda key: Ranked(EncoderDecoder.init(4, 4, 2, 2, key=key), pair=True),
@@ -511,7 +527,10 @@ MODELS = [
     ModelRow("EncoderDecoder attends", attending, (4,)),
     ModelRow("SequenceClassifier", partial(SequenceClassifier.init, 3, 2, width=2), (4, 2), (4, 3)),
     ModelRow(
-        "TransformerBlock", partial(TransformerBlock.init, 4, 2, 3, feed=Gated.init), (3, 4), (3, 5)
+        "TransformerBlock",
+        partial(TransformerBlock.init, 4, 2, 3, feed=GatedFeedForward.init),
+        (3, 4),
+        (3, 5),
     ),
     ModelRow(
         "TransformerBlock after",
@@ -522,6 +541,12 @@ MODELS = [
     ModelRow(
         "TransformerBlock drops",
         partial(TransformerBlock.init, 4, 2, 3, dropout=0.5),
+        (3, 4),
+        draws=True,
+    ),
+    ModelRow(
+        "TransformerBlock attention dropout",
+        partial(TransformerBlock.init, 4, 2, 3, attention_dropout=0.5),
         (3, 4),
         draws=True,
     ),
@@ -551,14 +576,14 @@ MODELS = [
     ModelRow("deep linear", partial(deep_linear, 3, 2, 4), (3,), (4,)),
     ModelRow(
         "linear autoencoder",
-        lambda key: principal_components(jr.normal(key, (9, 3)), width=2).model,
+        lambda key: principal_components(jr.normal(key, (9, 3)), n_components=2).model,
         (3,),
         (4,),
     ),
     ModelRow("centred autoencoder", lambda key: autoencoder(jr.normal(key, (9, 3))), (3,), (4,)),
     ModelRow(
-        "interpolate",
-        lambda key: interpolate(np.arange(4.0), np.array([0.3, -1.0, 0.5, 0.2])),
+        "interpolating_network",
+        lambda key: interpolating_network(np.arange(4.0), np.array([0.3, -1.0, 0.5, 0.2])),
         (1,),
         (2,),
     ),
@@ -595,8 +620,8 @@ STEPS = [  # what they put out is a step, so that their derivatives are 0
 
 
 def generic(row: Any, seed: int = 0) -> Any:
-    """A model of the row's form at a point of no symmetry: no weight is near 0 and no two are
-    alike.
+    """A model with the structure of the row at a generic point: no weight is near 0 and no two are
+    equal.
     """
     make = row.make if isinstance(row, ModelRow) else row.model
     leaves, structure = jax.tree.flatten(jax.eval_shape(lambda: make(key=jr.key(0))))
@@ -611,13 +636,13 @@ def generic(row: Any, seed: int = 0) -> Any:
 
 
 def normal(seed: int, *shape: int) -> Any:
-    """Standard normal numbers drawn on the host, where nothing is compiled."""
+    """Standard normal values from NumPy, so nothing is compiled."""
     return jnp.asarray(np.random.default_rng(seed).normal(size=shape), jnp.zeros(()).dtype)
 
 
 def filled(init: Any, seed: int) -> Any:
-    """The model that `init(key=key)` would draw, with standard normal numbers of the host: nothing
-    is compiled.
+    """The model that `init(key=key)` would return, with standard normal weights from NumPy, so
+    nothing is compiled.
     """
     leaves, structure = jax.tree.flatten(jax.eval_shape(lambda key: init(key=key), jr.key(0)))
     rng = np.random.default_rng(seed)
@@ -627,15 +652,15 @@ def filled(init: Any, seed: int) -> Any:
 
 
 class ObjectiveRow(NamedTuple):
-    """An objective, a model it judges, and a batch."""
+    """An objective, a model for it, and a batch."""
 
     name: str
     make: Callable[[], Objective]
     model: Callable[..., Any]
     batch: Callable[[], Any]
-    smooth: bool = True  # has derivatives worth the name
+    smooth: bool = True  # has useful derivatives
     draws: bool = False
-    penalty: bool = False  # adds what is no mean over examples
+    penalty: bool = False  # adds a term that is not a mean over examples
 
 
 net = partial(MLP.init, 3, 4, 3, activation=layers.tanh)
@@ -684,7 +709,10 @@ OBJECTIVES = [
     ObjectiveRow("cross_entropy dropout", lambda: cross_entropy, thin, classes, draws=True),
     ObjectiveRow("binary_cross_entropy", lambda: binary_cross_entropy, single, coins),
     ObjectiveRow(
-        "average", lambda: average(lambda f, y: jnp.sqrt(1 + jnp.square(f - y)).sum()), net, targets
+        "batch_mean",
+        lambda: batch_mean(lambda f, y: jnp.sqrt(1 + jnp.square(f - y)).sum()),
+        net,
+        targets,
     ),
     ObjectiveRow(
         "weight_decay",
@@ -694,22 +722,32 @@ OBJECTIVES = [
         penalty=True,
     ),
     ObjectiveRow("lasso", lambda: lasso(squared_error, strength=0.3), net, targets, penalty=True),
+    ObjectiveRow("soften_labels", lambda: soften_labels(cross_entropy, confusion()), net, classes),
     ObjectiveRow(
-        "confuse_labels", lambda: confuse_labels(cross_entropy, confusion()), net, classes
-    ),
-    ObjectiveRow(
-        "confuse_labels soft", lambda: confuse_labels(cross_entropy, confusion()), net, soft_classes
+        "soften_labels soft", lambda: soften_labels(cross_entropy, confusion()), net, soft_classes
     ),
     ObjectiveRow(
         "smooth_labels", lambda: smooth_labels(cross_entropy, 3, strength=0.2), net, classes
     ),
-    ObjectiveRow("augmented", lambda: augmented(squared_error, shift), net, targets, draws=True),
+    ObjectiveRow(
+        "with_augmentation",
+        lambda: with_augmentation(squared_error, shift),
+        net,
+        targets,
+        draws=True,
+    ),
     ObjectiveRow("distil", lambda: distil(teacher(), temperature=2.0), net, classes),
     ObjectiveRow(
-        "distil with labels", lambda: distil(teacher(), temperature=2.0, labels=0.3), net, classes
+        "distil with labels",
+        lambda: distil(teacher(), temperature=2.0, label_weight=0.3),
+        net,
+        classes,
     ),
     ObjectiveRow(
-        "tempered_loss", lambda: average(partial(tempered_loss, temperature=2.0)), net, targets
+        "distillation_loss",
+        lambda: batch_mean(partial(distillation_loss, temperature=2.0)),
+        net,
+        targets,
     ),
     ObjectiveRow(
         "mixed_precision", lambda: mixed_precision(cross_entropy), net, classes, smooth=False
@@ -749,7 +787,7 @@ def dropped(*, key) -> Chain:
 
 
 class IterationRow(NamedTuple):
-    """An iteration on the classes above; its model drops units, so that the key matters."""
+    """An iteration on the classes above; its model has dropout, so the key matters."""
 
     name: str
     iteration: Iteration
@@ -785,10 +823,12 @@ ITERATIONS = [
     IterationRow("accumulate", of(optax.adam(0.05), accumulate=3)),
     IterationRow("ema", ema(of(optax.sgd(0.3)), decay=0.9)),
     IterationRow("swa", swa(of(optax.sgd(0.3)), start=2)),
-    IterationRow("restarts", restarts(of(optax.adam(0.05))), partial(Ensemble.init, dropped, 2)),
     IterationRow(
-        "ema of restarts",
-        ema(restarts(of(optax.sgd(0.3))), decay=0.9),
+        "per_member", per_member(of(optax.adam(0.05))), partial(Ensemble.init, dropped, 2)
+    ),
+    IterationRow(
+        "ema of per_member",
+        ema(per_member(of(optax.sgd(0.3))), decay=0.9),
         partial(Ensemble.init, dropped, 2),
     ),
 ]
@@ -890,7 +930,7 @@ def counted(f: Callable[..., Any]) -> tuple[Callable[..., Any], list[None]]:
 
 
 def same_bits(a: Any, b: Any) -> bool:
-    """Whether two trees hold the same numbers to the last bit, in the same structure and dtypes."""
+    """Whether two trees have the same structure, dtypes and bits."""
     same = jax.tree.map(
         lambda x, y: x.dtype == y.dtype and x.tobytes() == y.tobytes(), *map(on_host, (a, b))
     )
@@ -902,7 +942,7 @@ def on_host(a: Any) -> Any:
 
 
 def close(a: Any, b: Any, *, rtol: float = 1e-5, atol: float = 1e-6) -> bool:
-    """Whether two trees of one structure agree."""
+    """Whether two trees of the same structure are close."""
     return all(
         jax.tree.leaves(
             jax.tree.map(lambda x, y: bool(jnp.allclose(x, y, rtol=rtol, atol=atol)), a, b)
@@ -911,5 +951,5 @@ def close(a: Any, b: Any, *, rtol: float = 1e-5, atol: float = 1e-6) -> bool:
 
 
 def batched(model: Any, xs: Any) -> Any:
-    """The model on every example, the batch visible, without `core.predict`."""
-    return jax.vmap(lambda x: model(x), axis_name=BATCH)(xs)
+    """The model mapped over examples with the named batch axis, without `core.predict`."""
+    return jax.vmap(lambda x: model(x), axis_name=BATCH_AXIS)(xs)

@@ -78,7 +78,7 @@ def train(folder: Path, progress: Silent, epochs: int = 6) -> str:
         metrics={"error": error_rate},
         patience=50,
         key=jr.key(2),
-        run=Run(folder, share=1.0),
+        run=Run(folder, checkpoint_time=1.0),
         progress=progress,
     )
     content = b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(found.model))
@@ -88,7 +88,7 @@ def train(folder: Path, progress: Silent, epochs: int = 6) -> str:
 def main(folder: Path, kind: str = "", number: int = 0, epochs: int = 6) -> None:
     jax.config.update("jax_compilation_cache_dir", str(cache_folder("tests")))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    loop.BEAT = 1e-9  # a chunk a step
+    loop.CHUNK_SECONDS = 1e-9  # a chunk a step
     if kind == "event":
         kill_at_event(folder, number)
     watcher = Watcher(

@@ -27,7 +27,7 @@ from contracts import (
 
 from thetax import tree
 from thetax.core import apply, predict, run
-from thetax.layers import Linear, fold
+from thetax.layers import Linear, fold_batch_norm
 from thetax.train import load_weights, save_weights
 
 models = pytest.mark.parametrize("row", MODELS, ids=lambda row: row.name)
@@ -46,9 +46,7 @@ def examples(row, n=5, seed=1):
 
 @models
 def test_leaves_are_parameters(row):
-    """θ and nothing else: every leaf is an array of floats, and two draws differ in numbers
-    only.
-    """
+    """Every leaf is a float array, and two initialisations differ only in the values."""
     model = row.make(key=jr.key(0))
     other = row.make(key=jr.key(1))
     assert all(eqx.is_inexact_array(leaf) for leaf in jax.tree.leaves(model))
@@ -58,11 +56,10 @@ def test_leaves_are_parameters(row):
 
 @models
 @strict
-def test_one_program_keeps_the_laws(row):
-    """Compiled once: a batch is its examples in turn, each with a key of its own; the same key
-    gives the same bits, and another key another result where the model draws; gradients are finite,
-    at zero and at large inputs too, where a NaN would spoil the whole sum of a batch; another draw
-    of the model needs no second trace.
+def test_compiled_model_contract(row):
+    """In one compilation: a batch equals its examples, each with its own key; the same key gives
+    the same bits, and another key another result if the model is random; gradients are finite, at
+    zero and for large inputs too; another model of the same structure is not traced again.
     """
 
     def laws(model, xs, key):
@@ -110,7 +107,7 @@ def test_jit_is_eager(row):
 @pytest.mark.parametrize("row", [row for row in MODELS if row.batch], ids=lambda row: row.name)
 @strict
 def test_batch_norm_sees_the_batch(row):
-    """A model with batch norm refuses a lone example, changes with the batch, and once folded does
+    """A model with batch norm raises for one example and depends on the batch; folded, it does
     neither.
     """
     model = generic(row)
@@ -119,14 +116,14 @@ def test_batch_norm_sees_the_batch(row):
     with pytest.raises(ValueError, match="fold"):
         model(xs[0])
     assert not close(whole[:3], predict(model, xs[:3]), rtol=1e-3, atol=1e-3)
-    fixed = fold(model, xs)
+    fixed = fold_batch_norm(model, xs)
     assert close(whole, predict(fixed, xs), rtol=1e-5, atol=1e-5)
     assert close(whole[0], fixed(xs[0]), rtol=1e-5, atol=1e-5)
 
 
 @models
-def test_weights_survive_the_disk(row, tmp_path):
-    """Saved and loaded into an abstract model of the same make: the same bits."""
+def test_weights_round_trip(row, tmp_path):
+    """Saved, and loaded into an abstract model of the same structure: the same bits."""
     model = generic(row)
     save_weights(tmp_path / "w.safetensors", model)
     like = jax.eval_shape(lambda: row.make(key=jr.key(5)))
@@ -135,8 +132,8 @@ def test_weights_survive_the_disk(row, tmp_path):
 
 @pytest.mark.parametrize("row", [row for row in MODELS if row.wrong], ids=lambda row: row.name)
 @pytest.mark.usefixtures("unchecked")
-def test_wrong_shape_is_refused(row):
-    """An example of another size is a ValueError that says what was expected and what came."""
+def test_wrong_shape_raises(row):
+    """An example of another size raises a ValueError with the expected and the given shape."""
     with pytest.raises(ValueError, match=r"expected .*got "):
         predict(generic(row), jnp.ones((4, *row.wrong)))
 
@@ -145,7 +142,9 @@ def test_wrong_shape_is_refused(row):
 @models
 @pytest.mark.usefixtures("x64", "strict")
 def test_derivatives_of_models(row):
-    """First and second derivatives in parameters and inputs agree with differences in float64."""
+    """First and second derivatives in parameters and inputs agree with finite differences in
+    float64.
+    """
     model = generic(row)
     xs = examples(row, 4)
     point, back = tree.ravel((model, xs))
@@ -169,7 +168,9 @@ def test_derivatives_of_models(row):
 @objectives
 @strict
 def test_objective_is_a_scalar_and_jit_is_eager(row):
-    """One number in float32, the same compiled; another model of the make needs no second trace."""
+    """A float32 scalar, the same compiled; another model of the same structure is not traced
+    again.
+    """
     objective = row.make()
     batch = row.batch()
     f, traces = counted(objective)
@@ -188,7 +189,9 @@ def test_objective_is_a_scalar_and_jit_is_eager(row):
 @objectives
 @strict
 def test_objective_is_a_mean_over_examples(row):
-    """The order of the examples does not matter, and halves average to the whole."""
+    """The order of the examples is irrelevant, and the mean of two halves is the value of the
+    whole.
+    """
     objective, (xs, ys), model = jax.jit(row.make()), row.batch(), row.model(key=jr.key(0))
     whole = objective(model, (xs, ys))
     halves = [objective(model, (xs[part], ys[part])) for part in (slice(0, 3), slice(3, 6))]
@@ -199,8 +202,8 @@ def test_objective_is_a_mean_over_examples(row):
 
 @objectives
 @strict
-def test_objective_and_chance(row):
-    """Same key, same bits; another key changes what draws and nothing else."""
+def test_objective_and_key(row):
+    """The same key gives the same bits; another key changes only random objectives."""
     objective = row.make()
     batch = row.batch()
     model = row.model(key=jr.key(0))
@@ -213,7 +216,7 @@ def test_objective_and_chance(row):
 @objectives
 @strict
 def test_objective_gradients_are_finite(row):
-    """With logits of a thousand too, where exp would overflow."""
+    """With logits of 1000 too, where exp would overflow."""
     batch = row.batch()
     gradient = jax.jit(jax.grad(row.make()))
     for scale in (0.0, 1.0, 1e3):
@@ -227,7 +230,9 @@ def test_objective_gradients_are_finite(row):
 @pytest.mark.parametrize("row", [row for row in OBJECTIVES if row.smooth], ids=lambda row: row.name)
 @pytest.mark.usefixtures("x64", "strict")
 def test_derivatives_of_objectives(row):
-    """First and second derivatives in parameters and inputs agree with differences in float64."""
+    """First and second derivatives in parameters and inputs agree with finite differences in
+    float64.
+    """
     objective, (xs, ys) = row.make(), row.batch()
     point, back = tree.ravel((generic(row), xs))
     key = jr.key(3) if row.draws else None
@@ -246,8 +251,8 @@ def test_derivatives_of_objectives(row):
 
 
 @iterations
-def test_state_keeps_its_form(row):
-    """A step changes no structure, shape or dtype of the state; the answer has the form of the
+def test_state_keeps_its_structure(row):
+    """A step changes no structure, shape or dtype of the state; the result has the structure of the
     model.
     """
     model = row.model(key=jr.key(0))
@@ -263,7 +268,7 @@ def test_state_keeps_its_form(row):
 @pytest.mark.sampled(6)
 @iterations
 def test_run_is_a_loop_of_steps(row):
-    """The scan of `run` is the loop over compiled steps and these the eager ones; same key, same
+    """The scan of `run` equals a loop over compiled steps, and these the eager ones; same key, same
     bits.
     """
     model, (xs, ys) = generic(row), classes()
@@ -311,9 +316,9 @@ def attacked():
 
 @pytest.mark.sampled(3)
 @attacks
-def test_an_attack_keeps_its_contract(row, attacked):
-    """The compiled batch is the loop, in one trace; the same key gives the same bits; the input
-    stays in its range and ball; and none that is wrong already becomes right.
+def test_attack_contract(row, attacked):
+    """The compiled batch equals the loop, in one trace; the same key gives the same bits; the input
+    stays in its box and ball; no misclassified input becomes correct.
     """
     model, xs, ys, keys = attacked
     call = lambda x, y, key: row.attack(model, x, y, key=key if row.draws else None)
@@ -339,13 +344,13 @@ def test_an_attack_keeps_its_contract(row, attacked):
 
 
 @attacks
-def test_the_leaves_of_an_attack_are_numbers(row):
-    """So that another radius is no new program."""
+def test_leaves_of_an_attack_are_scalars(row):
+    """So another radius needs no new compilation."""
     assert all(jnp.ndim(leaf) == 0 for leaf in jax.tree.leaves(row.attack))
 
 
 @attacks
-def test_an_attack_refuses_bad_input(row, attacked, unchecked):
+def test_attack_checks_its_input(row, attacked, unchecked):
     name = type(row.attack).__name__
     key = attacked.keys[0]
     with pytest.raises(ValueError, match=r"images are floats; divide pixels by 255; got int32"):
@@ -358,5 +363,5 @@ def test_an_attack_refuses_bad_input(row, attacked, unchecked):
         ):
             row.attack(attacked.model, jnp.full(4, 2.0), attacked.ys[0], key=key)
     if row.draws and name != "PGD":
-        with pytest.raises(ValueError, match="give a key"):
+        with pytest.raises(ValueError, match=r"Pass key="):
             row.attack(attacked.model, attacked.xs[0], attacked.ys[0])

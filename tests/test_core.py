@@ -1,4 +1,4 @@
-"""The words of `core`: the scan, the key, the batch, and the refusal of a wrong shape."""
+"""`thetax.core`: running iterations, random keys, batches, and the check of input shapes."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ import pytest
 from contracts import normal
 
 import thetax
-from thetax.core import BATCH, Iteration, apply, expect_shape, predict, run, takes_key
+from thetax.core import BATCH_AXIS, Iteration, apply, expect_shape, predict, run, takes_key
 
 pytestmark = pytest.mark.usefixtures("strict")
 
@@ -20,19 +20,21 @@ class State(NamedTuple):
     model: jax.Array
 
 
-def wander(state, batch, *, key):
+def random_walk_step(state, batch, *, key):
     noise = jr.normal(key)
     return State(state.model + batch.mean() + noise), noise
 
 
 def test_run_folds_the_step_into_the_key():
-    """Step i draws from fold_in(key, i): noise, kept models and last state are those of the
-    loop.
-    """
+    """Step i uses fold_in(key, i): noise, records and last state equal those of a loop."""
     batches = normal(0, 5, 4)
     key = jr.key(7)
     state, (kept, info) = run(
-        Iteration(State, wander), jnp.zeros(()), batches, key=key, record=lambda s: s.model
+        Iteration(State, random_walk_step),
+        jnp.zeros(()),
+        batches,
+        key=key,
+        record=lambda s: s.model,
     )
     model = jnp.zeros(())
     models = []
@@ -45,8 +47,10 @@ def test_run_folds_the_step_into_the_key():
     assert kept[-1] == state.model
 
 
-def test_run_keeps_nothing_unless_asked():
-    _, (kept, info) = run(Iteration(State, wander), jnp.zeros(()), jnp.ones((3, 2)), key=jr.key(0))
+def test_run_records_nothing_by_default():
+    _, (kept, info) = run(
+        Iteration(State, random_walk_step), jnp.zeros(()), jnp.ones((3, 2)), key=jr.key(0)
+    )
     assert kept is None
     assert info.shape == (3,)
 
@@ -55,15 +59,15 @@ def test_run_keeps_nothing_unless_asked():
     ("got", "cure"),
     [((2, 3), "jax.vmap"), ((4,), "sizes given to init"), ((3, 2), "reshape"), ((), "reshape")],
 )
-def test_expect_shape_names_the_cure(got, cure):
-    """A batch where one example belongs is told apart from a wrong size."""
+def test_expect_shape_says_what_to_do(got, cure):
+    """A batch in place of one example is distinguished from a wrong size."""
     with pytest.raises(
         ValueError, match=rf"Layer: expected one example of shape \(3,\), got .*{cure}"
     ):
         expect_shape("Layer", jnp.zeros(got), (3,))
 
 
-def test_expect_shape_lets_the_right_shape_pass():
+def test_expect_shape_accepts_the_right_shape():
     expect_shape("Layer", jnp.zeros((3, 2)), (3, 2))
     expect_shape("Layer", jnp.zeros((3, 2, 5)), (3, "h", "w"))
 
@@ -76,14 +80,14 @@ def test_expect_shape_lets_the_right_shape_pass():
         ((28, 28), (1, "h", "w"), r"add the channel axis: x\[None\]"),
         ((28, 28), (3, "h", "w"), "add the axis of the 3 channels, which come first"),
         ((28, 28, 3), (3, "h", "w"), r"channels come first: jnp\.moveaxis\(x, -1, 0\)"),
-        ((3, 0, 0), (3, "h", "w"), "there is nothing in it"),
+        ((3, 0, 0), (3, "h", "w"), "the input is empty"),
         ((4, 28, 28), (3, "h", "w"), "check the sizes given to init"),
         ((28, 28), (1, 28, 28), r"add the channel axis: x\[None\]"),
         ((4, 2), (2, "h"), "channels come first"),
     ],
 )
-def test_expect_shape_knows_images(got, shape, cure):
-    """A letter is any size; the axis too many, too few or misplaced is told."""
+def test_expect_shape_of_images(got, shape, cure):
+    """A letter is any size; a missing, additional or misplaced axis is recognised."""
     told = r"\(" + ", ".join(map(str, shape)) + r"\)"
     with pytest.raises(
         ValueError, match=rf"Layer: expected one example of shape {told}, got .*; {cure}"
@@ -91,8 +95,8 @@ def test_expect_shape_knows_images(got, shape, cure):
         expect_shape("Layer", jnp.zeros(got), shape)
 
 
-def test_the_key_goes_only_to_what_draws():
-    """A function without a `key` parameter is called without one; one with it gets the very key."""
+def test_key_is_passed_only_to_functions_that_take_one():
+    """A function without a `key` parameter is called without one; others get the key unchanged."""
     assert not takes_key(jnp.sin)
     assert takes_key(lambda x, *, key=None: x)
     assert apply(lambda x: x + 1, 1, key=jr.key(0)) == 2
@@ -100,14 +104,14 @@ def test_the_key_goes_only_to_what_draws():
     assert apply(lambda x, key=None: key is None, 1) is True
 
 
-def test_predict_gives_every_example_its_own_key_and_the_batch_a_name():
-    """Keys are those of split; the mean over the named axis is the mean over the batch."""
+def test_predict_splits_the_key_and_names_the_batch_axis():
+    """The keys are those of `jr.split`; the mean over the named axis is the mean over the batch."""
     xs = normal(1, 4, 3)
     noisy = lambda x, *, key=None: x if key is None else x + jr.normal(key, x.shape)
     expected = xs + jnp.stack([jr.normal(key, (3,)) for key in jr.split(jr.key(2), 4)])
     assert jnp.array_equal(predict(noisy, xs, key=jr.key(2)), expected)
     assert jnp.array_equal(predict(noisy, xs), xs)
-    centred = predict(lambda x: x - jax.lax.pmean(x, BATCH), xs)
+    centred = predict(lambda x: x - jax.lax.pmean(x, BATCH_AXIS), xs)
     assert jnp.allclose(centred, xs - xs.mean(axis=0, keepdims=True), atol=1e-6)
 
 
@@ -119,8 +123,8 @@ def test_predict_maps_trees_of_inputs():
     )
 
 
-def test_a_part_needs_no_import_of_its_own():
-    """`import thetax; thetax.attack`, in a process that has imported nothing else."""
+def test_subpackages_are_imported_on_access():
+    """`import thetax; thetax.attack`, in a new process."""
     program = (
         "import thetax; print(*[name for name in dir(thetax) if getattr(thetax, name) is None])"
     )

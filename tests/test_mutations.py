@@ -1,9 +1,9 @@
-"""Formulas of the library, each broken by one sign, factor or index: a test of the quick run must
-notice.
+"""Mutation tests: formulas of the library with one sign, factor or index changed, which a test of
+the quick run must detect.
 
-The function is given the code of the broken formula while its own example or a test runs, which
-must fail by what it compares, not by an error. `tests/mutate.py` breaks formulas at random; what it
-found unnoticed is kept here.
+The function gets the code of the changed formula while its doctest or a test runs, which must fail
+by a comparison, not by an exception. `tests/mutate.py` changes formulas at random; mutants that no
+test detected are kept here.
 """
 
 import doctest
@@ -34,13 +34,13 @@ class Break(NamedTuple):
 BREAKS = [
     Break("models.linear.separator.signed_distance", "y * model.score(x)", "-y * model.score(x)"),
     Break(
-        "models.linear.perceptron._rosenblatt",
+        "models.linear.perceptron._update",
         "jnp.sum(v * z) > 0",
         "jnp.sum(v * z) >= 0",
         "models/linear/test_perceptron.py::test_a_tie_is_a_mistake",
     ),
     Break("certify.capacity.cover_count", "comb(n - 1, i)", "comb(n, i)"),
-    Break("explain.memory_capacity.crosstalk", "- (n - 1) * X", "- n * X"),
+    Break("explain.associative_memory.crosstalk", "- (n - 1) * X", "- n * X"),
     Break("models.associative_memory.hopfield.hebb", "dtype=X.dtype)) / d", "dtype=X.dtype)) / n"),
     Break(
         "models.linear.regression.ridge",
@@ -54,7 +54,7 @@ BREAKS = [
         "jax.nn.logsumexp(z) + jnp",
         "train/objectives/test_loss.py::test_log_loss_in_numpy",
     ),
-    Break("models.constructive.approximate.interpolate", "-knots[:-1]", "-knots[1:]"),
+    Break("models.constructive.approximate.interpolating_network", "-knots[:-1]", "-knots[1:]"),
     Break("certify.region_bounds.zaslavsky_bound", "range(min(m, n) + 1)", "range(min(m, n))"),
     Break("train.optimisers.steps.nesterov", "* (new - old)", "* (old - new)"),
     Break(
@@ -63,14 +63,16 @@ BREAKS = [
         "(1 + beta2) * jnp.square(g)",
     ),
     Break(
-        "explain.signal.effective_parameters.decay_factor",
+        "explain.signal.effective_parameters.weight_decay_factor",
         "lam + strength, out",
         "lam + 2 * strength, out",
     ),
-    Break("layers.dropout.thin", "jnp.asarray(1 - p, x.dtype)", "jnp.asarray(1 + p, x.dtype)"),
-    Break("train.objectives.distillation.tempered_loss", "return -jnp.vdot", "return jnp.vdot"),
     Break(
-        "explain.tangent_kernel.kernel_eigenmodes.modes",
+        "layers.dropout.apply_mask", "jnp.asarray(1 - p, x.dtype)", "jnp.asarray(1 + p, x.dtype)"
+    ),
+    Break("train.objectives.distillation.distillation_loss", "return -jnp.vdot", "return jnp.vdot"),
+    Break(
+        "explain.tangent_kernel.kernel_eigenmodes.kernel_eigenmodes",
         "V.T @ (ys - f)",
         "V.T @ (ys + f)",
         "explain/tangent_kernel/test_kernel_eigenmodes.py::test_ridge_along_the_modes_is_the_linear_system",
@@ -89,7 +91,9 @@ BREAKS = [
         "attack/gradient/test_pgd.py::test_the_unit_of_a_gradient_has_its_signs",
     ),
     Break("models.linear.deep_linear.imbalance", "- before @ before.T", "+ before @ before.T"),
-    Break("models.linear.pca.principal_components", "C = Ut[:width]", "C = Ut[-width:]"),
+    Break(
+        "models.linear.pca.principal_components", "C = Ut[:n_components]", "C = Ut[-n_components:]"
+    ),
     Break(
         "layers.recurrent.state_space.LRU.init",
         "jnp.sqrt(1 - r**2)",
@@ -97,7 +101,7 @@ BREAKS = [
         "layers/recurrent/test_state_space.py::test_white_noise_gives_a_state_of_variance_one",
     ),
     Break(
-        "attack.gradient.deepfool.DeepFool.search",
+        "attack.gradient.deepfool.DeepFool.loop",
         "(1 + self.overshoot) * eta",
         "(1 + 2 * self.overshoot) * eta",
         "attack/gradient/test_deepfool.py::test_the_overshoot_is_a_share_of_the_distance",
@@ -108,11 +112,15 @@ BREAKS = [
         "temperature * soft",
         "train/objectives/test_distillation.py::test_the_objective_with_labels_in_numpy",
     ),
-    Break("bayes.gaussian_process.log_density.slope", "dtype=L.dtype) / 2", "dtype=L.dtype)"),
+    Break(
+        "bayes.gaussian_process.gaussian_log_density.log_density_gradient",
+        "dtype=L.dtype) / 2",
+        "dtype=L.dtype)",
+    ),
     Break(
         "layers.recurrent.lstm_gru.LSTM.step",
-        "jax.nn.sigmoid(i)",
-        "jax.nn.sigmoid(-i)",
+        "jax.nn.sigmoid(a_i)",
+        "jax.nn.sigmoid(-a_i)",
         "layers/recurrent/test_lstm_gru.py::test_the_gates_of_an_lstm",
         (False,),
     ),
@@ -123,22 +131,22 @@ BREAKS = [
         "models/associative_memory/test_hopfield.py::test_the_rules_in_numpy",
     ),
     Break(
-        "bayes.gaussian_process.binary_classifier.climb",
-        "mode.steps < steps",
-        "mode.steps <= steps",
-        "bayes/gaussian_process/test_binary_classifier.py::test_a_climb_ends_after_so_many_steps_or_without_gain",
+        "bayes.gaussian_process.binary_classifier.newton_maximise",
+        "state.steps < max_steps",
+        "state.steps <= max_steps",
+        "bayes/gaussian_process/test_binary_classifier.py::test_newton_stops_after_max_steps_or_without_increase",
     ),
     Break(
-        "explain.tangent_kernel.kernel_map._means",
+        "explain.tangent_kernel.kernel_map._class_means",
         "where=count > 0",
         "where=count > 1",
         "explain/tangent_kernel/test_kernel_map.py::test_one_pair_has_a_mean_and_none_has_not",
     ),
     Break(
-        "explain.generation.text_samples._surprise",
+        "explain.generation.text_samples._surprisal",
         "-log_p / jnp.log",
         "log_p / jnp.log",
-        "explain/generation/test_text_samples.py::test_the_surprise_at_every_target",
+        "explain/generation/test_text_samples.py::test_surprisal_at_every_target",
     ),
     Break(
         "models.vision.mixer.MixerBlock.__call__",
@@ -164,8 +172,8 @@ BREAKS = [
 
 @pytest.fixture
 def fresh():
-    """Programs compiled from a broken formula must not be found by another test, nor the other way
-    round.
+    """Programs compiled from a changed formula must not be reused by another test, nor the
+    reverse.
     """
     jax.clear_caches()
     yield
@@ -190,7 +198,7 @@ def test_a_test_notices(breaking):
 
 
 def find(function: str):
-    """The module of a function, and its name there."""
+    """The module of a function, and its name in it."""
     parts = function.split(".")
     files = [ROOT.joinpath("thetax", *parts[:n]).with_suffix(".py") for n in range(1, len(parts))]
     n = 1 + next(i for i, file in enumerate(files) if file.is_file())
@@ -198,7 +206,7 @@ def find(function: str):
 
 
 def notices(breaking: Break, module: Any, name: str) -> None:
-    """Fails unless the example or the test fails by what it compares."""
+    """Fails unless the doctest or the test fails by a comparison."""
     file, _, test = breaking.by.partition("::")
     if test:
         tests = imported(file)
@@ -225,7 +233,7 @@ def as_list(marks: Any) -> list:
 
 @functools.cache
 def imported(file: str) -> Any:
-    """A file of tests as a module."""
+    """A test file as a module."""
     spec = importlib.util.spec_from_file_location(
         f"broken_{file[:-3].replace('/', '_')}", ROOT / "tests" / file
     )

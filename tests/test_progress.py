@@ -1,10 +1,10 @@
-"""News of a fetch: a bar for people, lines for logs, both on the error stream."""
+"""Progress on stderr: a bar on a terminal, lines in logs."""
 
 from thetax import progress
 
 
-def test_lines_where_there_is_no_terminal(capsys, monkeypatch):
-    monkeypatch.setattr(progress, "_PAUSE", 0.0)
+def test_lines_without_a_terminal(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "_INTERVAL", 0.0)
     with progress.progress("fetching a toy", total=2_000_000) as update:
         update(500_000)
     out, err = capsys.readouterr()
@@ -15,14 +15,14 @@ def test_lines_where_there_is_no_terminal(capsys, monkeypatch):
     ]
 
 
-def test_lines_are_not_a_flood(capsys):
+def test_lines_are_rate_limited(capsys):
     with progress.progress("fetching a toy") as update:
         for done in range(10_000):
             update(done)
     assert capsys.readouterr().err == "thetax: fetching a toy\n"
 
 
-def test_a_bar_on_a_terminal(capsys, monkeypatch):
+def test_bar_on_a_terminal(capsys, monkeypatch):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     with progress.progress("fetching a toy", total=2_000_000) as update:
         update(2_000_000)
@@ -32,12 +32,12 @@ def test_a_bar_on_a_terminal(capsys, monkeypatch):
     assert "2.0/2.0 MB" in err
 
 
-def test_counts_begin_once_it_takes_long(capsys, monkeypatch):
-    with progress.counted("rows of a kernel", 2000) as update:
+def test_counts_start_after_some_seconds(capsys, monkeypatch):
+    with progress.count_progress("rows of a kernel", 2000) as update:
         update(1000)
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr(progress, "_PAUSE", 0.0)
-    with progress.counted("rows of a kernel", 2000) as update:
+    monkeypatch.setattr(progress, "_INTERVAL", 0.0)
+    with progress.count_progress("rows of a kernel", 2000) as update:
         update(1000)
         update(2000)
     assert capsys.readouterr().err.splitlines() == [
@@ -45,6 +45,6 @@ def test_counts_begin_once_it_takes_long(capsys, monkeypatch):
         "thetax: rows of a kernel: 2,000 of 2,000",
     ]
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    with progress.counted("rows of a kernel", 2000) as update:
+    with progress.count_progress("rows of a kernel", 2000) as update:
         update(2000)
     assert "2000/2000" in capsys.readouterr().err

@@ -1,6 +1,4 @@
-"""A model as a vector: the laws of a Euclidean space, on trees of arrays, against numpy on the
-ravelled vector.
-"""
+"""Vector operations on trees of arrays, against NumPy on the flattened vector."""
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +33,7 @@ def near(a, b):
 
 @given(seeds, seeds, seeds, scalars)
 def test_dot_is_a_bilinear_form(a, b, c, alpha):
-    """Symmetric, bilinear, and numpy's product of the ravelled vectors."""
+    """Symmetric, bilinear, and NumPy's product of the flattened vectors."""
     a = a_tree(a)
     b = a_tree(b)
     c = a_tree(c)
@@ -48,7 +46,7 @@ def test_dot_is_a_bilinear_form(a, b, c, alpha):
 
 @given(seeds, seeds, scalars)
 def test_norm_is_a_norm(a, b, alpha):
-    """Homogeneous, subadditive, numpy's norm of the ravelled vector."""
+    """Homogeneous, subadditive, and NumPy's norm of the flattened vector."""
     a = a_tree(a)
     b = a_tree(b)
     assert near(tree.norm(a), np.linalg.norm(flat(a)))
@@ -59,7 +57,7 @@ def test_norm_is_a_norm(a, b, alpha):
 
 
 @given(seeds, seeds, scalars)
-def test_axpy_is_leaf_by_leaf(a, b, alpha):
+def test_axpy(a, b, alpha):
     a = a_tree(a)
     b = a_tree(b)
     assert near(tree.axpy(alpha, a, b), alpha * flat(a) + flat(b))
@@ -67,9 +65,7 @@ def test_axpy_is_leaf_by_leaf(a, b, alpha):
 
 @given(seeds)
 def test_ravel_round_trip(seed):
-    """The way back is exact, and the vector has the order of the leaves and the size of the
-    tree.
-    """
+    """Exact, with the order of the leaves and the size of the tree."""
     a = a_tree(seed)
     vector, back = tree.ravel(a)
     assert np.array_equal(vector, flat(a))
@@ -79,7 +75,7 @@ def test_ravel_round_trip(seed):
 
 
 def test_norm_at_the_origin_has_gradient_zero():
-    """Not NaN, as the square root alone would give; away from it a / ‖a‖."""
+    """Not NaN, as of the square root alone; elsewhere a / ‖a‖."""
     a = a_tree(0)
     assert tree.norm(tree.zeros_like(a)) == 0
     assert near(jax.grad(tree.norm)(tree.zeros_like(a)), tree.zeros_like(a))
@@ -87,20 +83,20 @@ def test_norm_at_the_origin_has_gradient_zero():
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_norm_does_not_hide_what_is_not_finite(bad):
-    """A NaN in a gradient must not pass for a gradient of length 0."""
+def test_norm_of_non_finite_values(bad):
+    """The norm of a gradient with NaN must not be 0."""
     assert not np.isfinite(tree.norm({"w": jnp.array([1.0, bad])}))
 
 
-def test_axpy_keeps_the_type_of_the_leaf():
-    """A scalar in double precision does not widen half-precision weights."""
+def test_axpy_keeps_the_dtype():
+    """A float64 scalar does not promote half-precision weights."""
     narrow = {"w": jnp.ones(2, jnp.bfloat16)}
     assert tree.axpy(jnp.array(0.5), narrow, narrow)["w"].dtype == jnp.bfloat16
 
 
 def test_normal_like_is_standard_and_independent():
-    """Mean 0, variance 1, no correlation between leaves: each within 4 s.e. (false alarm 2e-4),
-    fixed key.
+    """Mean 0, variance 1, no correlation between leaves: within 4 s.e. (false alarm 2e-4), fixed
+    key.
     """
     n = 40_000
     draw = tree.normal_like(jr.key(0), {"a": jnp.zeros((200, 200)), "b": jnp.zeros(n)})
@@ -114,20 +110,20 @@ def test_normal_like_is_standard_and_independent():
     assert np.array_equal(again["b"], b)
 
 
-def test_where_takes_one_side_whole():
+def test_where():
     a = a_tree(1)
     b = a_tree(2)
     assert near(tree.where(jnp.array(True), a, b), a)
     assert near(tree.where(jnp.array(False), a, b), b)
 
 
-def test_names_follow_the_leaves():
-    """One dotted path a leaf, all different, in the order of the leaves."""
-    assert tree.names(a_tree(0)) == ["W", "rest.0", "rest.1"]
-    assert tree.names(jnp.zeros(2)) == [""]
+def test_leaf_names():
+    """One dotted path per leaf, all different, in the order of the leaves."""
+    assert tree.leaf_names(a_tree(0)) == ["W", "rest.0", "rest.1"]
+    assert tree.leaf_names(jnp.zeros(2)) == [""]
 
 
-def test_the_empty_tree():
+def test_empty_tree():
     """A layer without parameters is a vector of dimension 0."""
     assert tree.size(()) == 0
     assert tree.dot((), ()) == 0

@@ -22,8 +22,8 @@ from contracts import normal
 from jaxtyping import Array, Float
 
 from thetax.certify import certified_accuracy, interval_bounds, linear_bounds
-from thetax.explain import count_regions, infinite, ntk, operations
-from thetax.layers import LSTM, Chain, Linear, Recurrent, tangent
+from thetax.explain import count_flops, count_regions, infinite_width_limit, ntk
+from thetax.layers import LSTM, Chain, Linear, Recurrent, ntk_parametrisation
 from thetax.models import MLP
 from thetax.threat import Linf
 
@@ -153,10 +153,10 @@ def test_the_operations_of_a_program(f, products):
     W = jnp.ones((3, 3))
     x = jnp.ones(3)
     if products is None:
-        with pytest.raises(ValueError, match="how much work a 'while' is"):
-            operations(f, W, x)
+        with pytest.raises(ValueError, match="the cost of 'while' depends on the data"):
+            count_flops(f, W, x)
     else:
-        assert operations(f, W, x)["dot_general"] == products
+        assert count_flops(f, W, x)["dot_general"] == products
 
 
 @pytest.fixture(scope="module")
@@ -209,7 +209,8 @@ def test_the_regions_of_three_lines():
 def test_the_kernel_of_an_infinite_network():
     """The arc-cosine kernel of degree 1 (Cho & Saul 2009)."""
     xs = normal(3, 4, 3)
-    limit = infinite(MLP.init(3, 8, 1, initialiser=tangent(weight=2**0.5), key=jr.key(0)))
+    model = MLP.init(3, 8, 1, initialiser=ntk_parametrisation(weight=2**0.5), key=jr.key(0))
+    limit = infinite_width_limit(model)
     lengths = np.linalg.norm(xs, axis=1)
     cosine = np.clip(np.asarray(xs @ xs.T) / np.outer(lengths, lengths), -1, 1)
     angle = np.arccos(cosine)

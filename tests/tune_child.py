@@ -1,8 +1,7 @@
-"""A small search in a folder that can kill itself:
+"""A small hyper-parameter search in a child process that can kill itself:
 `tune_child.py FOLDER TRIALS WORKERS [KILL_AFTER]`.
 
-It kills itself, or with several workers the process that waits for them, once so many trials have
-ended.
+After KILL_AFTER finished trials it kills itself; with several workers that is their parent process.
 """
 
 import os
@@ -16,7 +15,7 @@ import jax.random as jr
 
 from thetax.core import cache_folder
 from thetax.models import MLP
-from thetax.train import Choice, Range, Task, tune
+from thetax.train import Choice, Range, TuningTask, tune
 
 SPACE = {
     "learning_rate": Range(1e-3, 1e-1, log=True),
@@ -31,13 +30,13 @@ def main(folder: Path, trials: int, workers: int, kill_after: int | None = None)
     jax.config.update("jax_compilation_cache_dir", str(cache_folder("tests")))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     xs = jr.normal(jr.key(0), (64, 2))
-    task = Task(
+    task = TuningTask(
         (xs, (xs[:, 0] > 0).astype(jnp.int32)),
         lambda hidden, dropout, key: MLP.init(2, *hidden, 2, dropout=dropout, key=key),
     )
 
-    def watch(standing):
-        if kill_after is not None and len(standing.trials) >= kill_after:
+    def on_progress(progress):
+        if kill_after is not None and len(progress.trials) >= kill_after:
             os.kill(os.getpid(), signal.SIGKILL)
 
     found = tune(
@@ -46,11 +45,11 @@ def main(folder: Path, trials: int, workers: int, kill_after: int | None = None)
         trials=trials,
         folds=2,
         members=2,
-        together=3,
+        round_size=3,
         workers=workers,
         key=jr.key(1),
         folder=folder,
-        watch=watch,
+        on_progress=on_progress,
     )
     print(len(found.trials), found.best.number)
 

@@ -1,19 +1,20 @@
-r"""The words every file speaks: model, objective, iteration.
+r"""The basic types of the library, model, objective and iteration, and functions that all other
+modules use.
 
-**Model.** A frozen `equinox.Module` whose array leaves are $\theta$ and nothing else. It maps one
-example to its output; the batch is `jax.vmap` at the call. A `key` means chance: a call without one
-is deterministic, so there is no training mode to forget.
+**Model.** A frozen `equinox.Module` whose array leaves are the parameters $\theta$ and nothing
+else. It maps one example to its output; a batch is handled by `jax.vmap`. A model with random
+layers takes a `key`: with a key a call is random, without one it is deterministic. There is no
+training or evaluation mode.
 
-**Objective.** `objective(model, batch, *, key=None) -> scalar`, a mean over the examples of the
-batch. A metric is an objective nobody descends.
+**Objective.** `objective(model, batch, *, key=None) -> scalar`, the mean over the examples of the
+batch. Losses and metrics have this signature.
 
 **Iteration.** `init(model) -> state` and `step(state, batch, *, key) -> state, info`. Optimisers
-and samplers are both this. `state.model` is the answer so far; `info`, a NamedTuple of numbers, is
-what a plot wants. A run stops where an info's `loss` or `gradient` is not finite; its other numbers
-may be anything.
+and samplers are iterations. `state.model` is the current model; `info` is a NamedTuple of values to
+record, such as the loss. Training stops if the `loss` or `gradient` of an info is not finite.
 
-Letters in shapes: `n` examples, `d` features, `k` classes, `m` outputs of a layer, `t` and `s`
-times, `c h w` an image, `v` nodes and `e` edges of a graph, `p` parameters, `*s` any shape.
+Axis names in shapes: `n` examples, `d` features, `k` classes, `m` outputs of a layer, `t` and `s`
+time steps, `c h w` an image, `v` nodes and `e` edges of a graph, `p` parameters, `*s` any shape.
 """
 
 import inspect
@@ -27,18 +28,39 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Shaped
 
-Scalar: TypeAlias = Float[Array, ""]
+__all__ = [
+    "BATCH_AXIS",
+    "Batch",
+    "Iteration",
+    "Model",
+    "Objective",
+    "Scalar",
+    "apply",
+    "as_floats",
+    "cache_folder",
+    "enable_compilation_cache",
+    "expect_floats",
+    "expect_shape",
+    "iterate",
+    "predict",
+    "run",
+    "takes_key",
+    "upcast",
+]
+
+Scalar: TypeAlias = Float[Array, ""]  # A JAX array of shape ().
+# A callable that maps one example; usually an `equinox.Module`.
 Model: TypeAlias = Callable[..., Any]
 Batch: TypeAlias = PyTree[
     Shaped[Array, "..."] | Shaped[np.ndarray, "..."]
 ]  # examples along the first axes
-Objective: TypeAlias = Callable[..., Scalar]
+Objective: TypeAlias = Callable[..., Scalar]  # `objective(model, batch, *, key=None) -> scalar`.
 
-BATCH = "batch"  # the name of the mapped axis, for what must see the whole batch
+BATCH_AXIS = "batch"  # name of the mapped axis, for layers that use the whole batch (BatchNorm)
 
 
 class Iteration(NamedTuple):
-    """An optimiser, a sampler or a dynamics: two pure functions."""
+    """An optimiser, a sampler or a dynamical system, as two pure functions."""
 
     init: Callable[..., Any]  # init(model) -> state
     step: Callable[..., tuple[Any, Any]]  # step(state, batch, *, key) -> state, info
@@ -52,11 +74,10 @@ def run(
     key: PRNGKeyArray,
     record: Callable[[Any], Any] = lambda state: None,
 ) -> tuple[Any, tuple[Any, Any]]:
-    """Runs an iteration over stacked batches, one step for each batch, in a `lax.scan`.
+    """Runs an iteration over stacked batches, one step per batch, in a `lax.scan`.
 
-    Returns `state, (records, infos)`: the last state, and `record(state)` and the step's `info`
-    stacked over the steps. Step i gets the key `fold_in(key, i)`, so any step can be repeated on
-    its own.
+    Returns `state, (records, infos)`: the last state, and `record(state)` and `info` of every step,
+    stacked. Step i gets the key `fold_in(key, i)`, so a single step can be repeated.
 
     >>> import jax.numpy as jnp
     >>> class State(NamedTuple):
@@ -84,9 +105,9 @@ def iterate(
     record: Callable[[Any], Any] = lambda state: None,
     key: PRNGKeyArray | None = None,
 ) -> tuple[Any, tuple[Any, Any]]:
-    """Runs an iteration that reads no data for a number of steps.
+    """Runs an iteration without data for a number of steps.
 
-    As `run`, with `batch=None` in each step. Without a key each step gets `key=None`.
+    Like `run`, with `batch=None` in every step. Without a key every step gets `key=None`.
 
     >>> import jax.numpy as jnp
     >>> class State(NamedTuple):
@@ -106,8 +127,8 @@ def iterate(
 
 
 def cache_folder(*parts: str) -> Path:
-    """Where the library keeps what it can make or fetch again: `$XDG_CACHE_HOME/thetax`, or under
-    `~/.cache`.
+    """The folder for files that can be downloaded or computed again: `$XDG_CACHE_HOME/thetax`, by
+    default `~/.cache/thetax`.
 
     >>> cache_folder("data").parts[-2:]
     ('thetax', 'data')
@@ -118,18 +139,15 @@ def cache_folder(*parts: str) -> Path:
     )
 
 
-def remember_compilations() -> None:
-    """What was compiled once on this machine is not compiled again, in any process that says so
-    too.
-    """
+def enable_compilation_cache() -> None:
+    """Turns on JAX's persistent compilation cache, which processes on this machine share."""
     jax.config.update("jax_compilation_cache_dir", str(cache_folder("compiled")))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
 def expect_shape(name: str, x: Any, shape: tuple[int | str, ...]) -> None:
-    """Refuses an input of another shape before any compute is spent; a letter is any size of at
-    least 1.
+    """Raises `ValueError` unless `x` has the given shape; a letter stands for any size >= 1.
 
     >>> expect_shape("Linear", jax.numpy.zeros((2, 3)), (3,))
     Traceback (most recent call last):
@@ -141,35 +159,36 @@ def expect_shape(name: str, x: Any, shape: tuple[int | str, ...]) -> None:
     if not _fits(x.shape, shape):
         form = str(shape).replace("'", "")
         raise ValueError(
-            f"{name}: expected one example of shape {form}, got {x.shape}; {_cure(x.shape, shape)}."
+            f"{name}: expected one example of shape {form}, got {x.shape}; "
+            f"{_shape_advice(x.shape, shape)}."
         )
 
 
-def _fits(found: tuple[int, ...], shape: tuple[int | str, ...]) -> bool:
-    return len(found) == len(shape) and all(
-        n > 0 if isinstance(k, str) else n == k for n, k in zip(found, shape)
+def _fits(given: tuple[int, ...], shape: tuple[int | str, ...]) -> bool:
+    return len(given) == len(shape) and all(
+        n > 0 if isinstance(k, str) else n == k for n, k in zip(given, shape)
     )
 
 
-def _cure(found: tuple[int, ...], shape: tuple[int | str, ...]) -> str:
-    """What to do about an input of the shape found."""
-    free = any(isinstance(k, str) for k in shape)
-    if free and 0 in found:
-        return "there is nothing in it"
-    if _fits(found[1:], shape) or (free and len(found) == len(shape) + 1):
+def _shape_advice(given: tuple[int, ...], shape: tuple[int | str, ...]) -> str:
+    """How to correct an input of the given shape."""
+    any_size = any(isinstance(k, str) for k in shape)
+    if any_size and 0 in given:
+        return "the input is empty"
+    if _fits(given[1:], shape) or (any_size and len(given) == len(shape) + 1):
         return "map over a batch with jax.vmap"
-    if free or len(shape) == 3:  # a signal or an image
-        if _fits((1, *found), shape):
+    if any_size or len(shape) == 3:  # a signal or an image
+        if _fits((1, *given), shape):
             return "add the channel axis: x[None]"
-        if _fits((*found[-1:], *found[:-1]), shape):
+        if _fits((*given[-1:], *given[:-1]), shape):
             return "channels come first: jnp.moveaxis(x, -1, 0)"
-        if len(found) == len(shape) - 1:
+        if len(given) == len(shape) - 1:
             return f"add the axis of the {shape[0]} channels, which come first"
     return "check the sizes given to init, or reshape the input"
 
 
 def expect_floats(name: str, x: Any) -> None:
-    """Refuses an image of whole numbers.
+    """Raises `ValueError` if the image has integer pixels.
 
     >>> expect_floats("Convolution", np.zeros((3, 9, 9), np.uint8))
     Traceback (most recent call last):
@@ -179,27 +198,27 @@ def expect_floats(name: str, x: Any) -> None:
         raise ValueError(f"{name}: images are floats; divide pixels by 255; got {x.dtype}.")
 
 
-def wide(x: Float[Array, "*s"]) -> Float[Array, "*s"]:
-    """At least float32: sums, means and logarithms have no room in half precision.
+def upcast(x: Float[Array, "*s"]) -> Float[Array, "*s"]:
+    """Converts half precision to float32, for sums, means and logarithms.
 
-    >>> wide(jax.numpy.ones(2, "bfloat16")).dtype.name
+    >>> upcast(jax.numpy.ones(2, "bfloat16")).dtype.name
     'float32'
     """
     return x.astype("float32") if jax.numpy.finfo(x.dtype).bits < 32 else x
 
 
-def floats(name: str, x: Any) -> Float[Array, "*s"]:
-    """The argument as an array of floats: of its own kind if it has one here, otherwise of the
-    default one.
+def as_floats(name: str, x: Any) -> Float[Array, "*s"]:
+    """The argument as a JAX array of floats: it keeps a floating-point type that JAX supports, and
+    other types become the default float.
 
-    >>> floats("W", np.array([1, 2])).dtype.name, floats("W", np.zeros(2)).dtype.name
+    >>> as_floats("W", np.array([1, 2])).dtype.name, as_floats("W", np.zeros(2)).dtype.name
     ('float32', 'float32')
     """
     if not isinstance(x, jax.Array):
         x = np.asarray(x)
         if not (jax.numpy.issubdtype(x.dtype, np.number) or x.dtype == bool):
             raise ValueError(
-                f"{name}: expected numbers, but the dtype is {x.dtype}; turn words into numbers "
+                f"{name}: expected numbers, but the dtype is {x.dtype}; encode strings as numbers "
                 "first."
             )
     x = jax.numpy.asarray(x)
@@ -207,13 +226,12 @@ def floats(name: str, x: Any) -> Float[Array, "*s"]:
 
 
 def takes_key(f: Model) -> bool:
-    """Whether `f` takes a `key`, that is, whether a call of it can be random."""
-
+    """Whether `f` has a parameter `key`, so that its calls can be random."""
     return "key" in inspect.signature(f).parameters
 
 
 def apply(f: Model, x: Any, *, key: PRNGKeyArray | None = None) -> Any:
-    r"""$f(x)$ for one example; the key goes only to what takes one.
+    r"""$f(x)$ for one example; the key is passed on only if `f` takes one.
 
     >>> import jax.numpy as jnp
     >>> float(apply(jnp.sin, 0.0, key=jr.key(0)))
@@ -223,15 +241,15 @@ def apply(f: Model, x: Any, *, key: PRNGKeyArray | None = None) -> Any:
 
 
 def predict(model: Model, xs: Batch, *, key: PRNGKeyArray | None = None) -> Any:
-    r"""$(f(x_1), \dots, f(x_n))$, each example with a key of its own.
+    r"""The outputs $(f(x_1), \dots, f(x_n))$ for a batch; each example gets its own key.
 
-    Batch normalisation finds its batch through the axis name.
+    The mapped axis is named `BATCH_AXIS`, which `BatchNorm` needs.
 
     >>> import jax.numpy as jnp
     >>> predict(jnp.sum, jnp.ones((4, 3))).tolist()
     [3.0, 3.0, 3.0, 3.0]
     """
     if key is None or not takes_key(model):
-        return jax.vmap(lambda x: model(x), axis_name=BATCH)(xs)
+        return jax.vmap(lambda x: model(x), axis_name=BATCH_AXIS)(xs)
     keys = jr.split(key, len(jax.tree.leaves(xs)[0]))
-    return jax.vmap(lambda x, key: model(x, key=key), axis_name=BATCH)(xs, keys)
+    return jax.vmap(lambda x, key: model(x, key=key), axis_name=BATCH_AXIS)(xs, keys)

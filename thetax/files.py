@@ -1,4 +1,4 @@
-"""Files that are whole or absent: written under a temporary name, flushed, then renamed."""
+"""Atomic writing of files: under a temporary name, flushed to disk, then renamed."""
 
 import hashlib
 import os
@@ -6,8 +6,8 @@ from pathlib import Path
 
 
 def write(path: Path, content: bytes | str) -> None:
-    """Replaces the file at `path` at once: a reader, or a crash, sees the old content or the new,
-    never a part.
+    """Replaces the file at `path` atomically: readers, and a crash, see the old or the new content,
+    never a part of it.
     """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.tmp")
@@ -17,14 +17,14 @@ def write(path: Path, content: bytes | str) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except OSError:  # on a full disk a part would take what room there is
+    except OSError:  # remove the partial file, for instance if the disk is full
         temporary.unlink(missing_ok=True)
         raise
     flush_folder(path.parent)
 
 
 def flush_folder(folder: Path) -> None:
-    """Makes the names in a folder, and so a rename within it, survive a power cut."""
+    """Flushes the entries of a folder to disk, so that a rename in it survives a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""How much memory is free where arrays are made."""
+"""Free memory of the device that holds the arrays."""
 
 import os
 
@@ -6,12 +6,12 @@ import jax
 
 
 def free_memory() -> int:
-    """Bytes that are free on the first device; on a CPU, what the machine says it can give."""
+    """Free bytes on the first device; on a CPU, the available memory of the machine."""
     device = jax.devices()[0]
     if device.platform == "cpu":
         return _available()
-    told = device.memory_stats() or {}
-    return told.get("bytes_limit", 0) - told.get("bytes_in_use", 0) or _available()
+    stats = device.memory_stats() or {}
+    return stats.get("bytes_limit", 0) - stats.get("bytes_in_use", 0) or _available()
 
 
 def _available() -> int:
@@ -24,21 +24,23 @@ def _available() -> int:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
-def expect_room(name: str, size: int | float, cure: str) -> None:
-    """Refuses what takes more memory than is free."""
-    if size > (room := free_memory()):
+def expect_memory(name: str, size: int | float, advice: str) -> None:
+    """Raises `ValueError` if `size` bytes are more than the free memory."""
+    free = free_memory()
+    if size > free:
         raise ValueError(
-            f"{name}: it takes {in_bytes(size)}, and {in_bytes(room)} are free; {cure}."
+            f"{name}: it needs {format_bytes(size)} of memory, but {format_bytes(free)} are free; "
+            f"{advice}."
         )
 
 
-def in_bytes(count: int | float) -> str:
-    """A count of bytes, to be read.
+def format_bytes(size: int | float) -> str:
+    """A number of bytes as text, with a unit.
 
-    >>> in_bytes(512), in_bytes(3.2e6), in_bytes(4e12)
+    >>> format_bytes(512), format_bytes(3.2e6), format_bytes(4e12)
     ('512 B', '3.2 MB', '4,000.0 GB')
     """
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= size:
-            return f"{count / size:,.1f} {unit}"
-    return f"{count:.0f} B"
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= factor:
+            return f"{size / factor:,.1f} {unit}"
+    return f"{size:.0f} B"

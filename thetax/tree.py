@@ -1,7 +1,5 @@
-r"""A model as a vector: $\theta \in \mathbb{R}^p$ without copying it into one.
-
-Theory writes $\langle \theta, \theta' \rangle$ and $\theta + \alpha v$; these functions say the
-same of any pytree of arrays, leaf by leaf.
+r"""Vector operations on a model $\theta \in \mathbb{R}^p$, or any pytree of arrays: inner product,
+norm, $\theta + \alpha v$, and others, leaf by leaf, without copying it into one vector.
 """
 
 from collections.abc import Callable
@@ -14,41 +12,52 @@ import jax.random as jr
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from .core import Scalar, wide
+from .core import Scalar, upcast
 
-T = TypeVar("T")
+__all__ = [
+    "all_finite",
+    "axpy",
+    "dot",
+    "leaf_names",
+    "norm",
+    "normal_like",
+    "path_name",
+    "ravel",
+    "size",
+    "where",
+    "zeros_like",
+]
+
+_T = TypeVar("_T")
 
 
 def dot(a: Any, b: Any) -> Scalar:
-    r"""$\langle a, b \rangle = \sum_i a_i b_i$ over all leaves.
+    r"""Inner product $\langle a, b \rangle = \sum_i a_i b_i$ over all leaves.
 
-    >>> float(
-    ...     dot(
-    ...         {"w": jnp.array([1.0, 2.0]), "b": jnp.array(3.0)},
-    ...         {"w": jnp.ones(2), "b": jnp.array(2.0)},
-    ...     )
-    ... )
+    >>> a = {"w": jnp.array([1.0, 2.0]), "b": jnp.array(3.0)}
+    >>> b = {"w": jnp.ones(2), "b": jnp.array(2.0)}
+    >>> float(dot(a, b))
     9.0
     """
     return sum(
-        jax.tree.leaves(jax.tree.map(lambda x, y: jnp.vdot(wide(x), wide(y)), a, b)),
+        jax.tree.leaves(jax.tree.map(lambda x, y: jnp.vdot(upcast(x), upcast(y)), a, b)),
         start=jnp.zeros(()),
     )
 
 
 def norm(a: Any) -> Scalar:
-    r"""$\|a\| = \sqrt{\langle a, a \rangle}$, with the gradient 0 at the origin.
+    r"""Norm $\|a\| = \sqrt{\langle a, a \rangle}$, with gradient 0 at the origin.
 
     >>> float(norm((jnp.array(3.0), jnp.array([4.0, 0.0]))))
     5.0
     """
     square = dot(a, a)
-    away = square != 0  # true of NaN, which must not pass for the origin
-    return jnp.where(away, jnp.sqrt(jnp.where(away, square, 1.0)), 0.0)
+    nonzero = square != 0  # true for NaN, so the norm of NaN is NaN
+    return jnp.where(nonzero, jnp.sqrt(jnp.where(nonzero, square, 1.0)), 0.0)
 
 
-def axpy(alpha: float | Scalar, x: T, y: T) -> T:
-    r"""$\alpha x + y$; the scalar takes the type of the leaf.
+def axpy(alpha: float | Scalar, x: _T, y: _T) -> _T:
+    r"""$\alpha x + y$, where the scalar is cast to the dtype of each leaf.
 
     >>> axpy(2.0, (jnp.array(1.0),), (jnp.array(5.0),))[0].item()
     7.0
@@ -56,13 +65,13 @@ def axpy(alpha: float | Scalar, x: T, y: T) -> T:
     return jax.tree.map(lambda x, y: jnp.asarray(alpha, x.dtype) * x + y, x, y)
 
 
-def zeros_like(a: T) -> T:
-    """The origin of the space in which `a` lives."""
+def zeros_like(a: _T) -> _T:
+    """A tree of zeros with the shapes of `a`."""
     return jax.tree.map(jnp.zeros_like, a)
 
 
-def normal_like(key: PRNGKeyArray, a: T) -> T:
-    r"""$\varepsilon \sim N(0, I)$, shaped as `a`.
+def normal_like(key: PRNGKeyArray, a: _T) -> _T:
+    r"""A standard normal sample $\varepsilon \sim N(0, I)$ with the shapes of `a`.
 
     >>> normal_like(jr.key(0), {"w": jnp.zeros((2, 3))})["w"].shape
     (2, 3)
@@ -71,33 +80,32 @@ def normal_like(key: PRNGKeyArray, a: T) -> T:
     if not leaves:
         return a
     ends = list(accumulate(leaf.size for leaf in leaves))
-    parts = jnp.split(
-        jr.normal(key, (size(a),), jnp.result_type(*leaves)), ends[:-1]
-    )  # one draw compiles fastest
-    cut = [part.reshape(leaf.shape).astype(leaf.dtype) for part, leaf in zip(parts, leaves)]
-    return jax.tree.unflatten(structure, cut)
+    # A single call of `jr.normal` compiles faster than one per leaf.
+    parts = jnp.split(jr.normal(key, (size(a),), jnp.result_type(*leaves)), ends[:-1])
+    samples = [part.reshape(leaf.shape).astype(leaf.dtype) for part, leaf in zip(parts, leaves)]
+    return jax.tree.unflatten(structure, samples)
 
 
-def where(condition: Bool[Array, ""], a: T, b: T) -> T:
+def where(condition: Bool[Array, ""], a: _T, b: _T) -> _T:
     """`a` if the condition holds, else `b`, leaf by leaf."""
     return jax.tree.map(lambda x, y: jnp.where(condition, x, y), a, b)
 
 
-def ravel(a: T) -> tuple[Float[Array, " p"], Callable[[Float[Array, " p"]], T]]:
-    """The vector of all leaves, and the way back.
+def ravel(a: _T) -> tuple[Float[Array, " p"], Callable[[Float[Array, " p"]], _T]]:
+    """The vector of all leaves, and a function that turns such a vector back into a tree.
 
-    >>> vector, back = ravel((jnp.array([1.0, 2.0]), jnp.array(3.0)))
-    >>> vector.tolist(), back(2 * vector)[1].item()
+    >>> vector, unravel = ravel((jnp.array([1.0, 2.0]), jnp.array(3.0)))
+    >>> vector.tolist(), unravel(2 * vector)[1].item()
     ([1.0, 2.0, 3.0], 6.0)
     """
     return ravel_pytree(a)
 
 
 @jax.jit
-def finite(a: Any) -> Bool[Array, ""]:
-    """Whether every number of the tree is finite.
+def all_finite(a: Any) -> Bool[Array, ""]:
+    """Whether all entries of the tree are finite.
 
-    >>> bool(finite((jnp.ones(2), jnp.array(jnp.nan))))
+    >>> bool(all_finite((jnp.ones(2), jnp.array(jnp.nan))))
     False
     """
     return jnp.array([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(a)] or [True]).all()
@@ -112,15 +120,19 @@ def size(a: Any) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(a))
 
 
-def names(a: Any) -> list[str]:
+def leaf_names(a: Any) -> list[str]:
     """The dotted path of each leaf, in the order of `jax.tree.leaves`.
 
-    >>> names({"layers": (jnp.zeros(2), jnp.zeros(3))})
+    >>> leaf_names({"layers": (jnp.zeros(2), jnp.zeros(3))})
     ['layers.0', 'layers.1']
     """
-    return [dotted(path) for path, _ in jax.tree.flatten_with_path(a)[0]]
+    return [path_name(path) for path, _ in jax.tree.flatten_with_path(a)[0]]
 
 
-def dotted(path: tuple[Any, ...]) -> str:
-    """A path in a tree, as its names are written."""
+def path_name(path: tuple[Any, ...]) -> str:
+    """A key path of `jax.tree_util` as a dotted name.
+
+    >>> path_name(jax.tree.flatten_with_path({"layers": [1.0]})[0][0][0])
+    'layers.0'
+    """
     return jax.tree_util.keystr(path, simple=True, separator=".")

@@ -1,5 +1,5 @@
-"""Robust objectives: closed forms for lines, Danskin against differences, and what training on them
-gives.
+"""Adversarial training: closed forms for linear models, gradients against finite differences, and
+the effect of training.
 """
 
 import jax
@@ -35,7 +35,7 @@ ATTACK = PGD(log_loss, Linf(0.2), step_size=0.1, steps=3, output="last")
 @pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("ball", [Linf(0.3), L2(0.3), L1(0.3)], ids=["Linf", "L2", "L1"])
-def test_the_robust_loss_of_a_line(ball):
+def test_adversarial_loss_of_a_linear_classifier(ball):
     """log(1 + exp(−m + ε‖w‖_q)) with the margin m of two classes."""
     line, (xs, ys) = (
         Linear.init(3, 2, key=jr.key(0)),
@@ -44,7 +44,7 @@ def test_the_robust_loss_of_a_line(ball):
     w = line.W[1] - line.W[0]
     b = line.b[1] - line.b[0]
     m = (2 * ys - 1) * (xs @ w + b)
-    expected = jnp.log1p(jnp.exp(-m + 0.3 * ball.dual(w))).mean()
+    expected = jnp.log1p(jnp.exp(-m + 0.3 * ball.dual_norm(w))).mean()
     found = adversarial_objective(cross_entropy, PGD(log_loss, ball, step_size=0.3, steps=5))(
         line, (xs, ys)
     )
@@ -59,11 +59,11 @@ def test_the_robust_loss_of_a_line(ball):
         logit_pairing(ATTACK, strength=0.7),
         trades(ATTACK, strength=3.0),
     ],
-    ids=["robust", "pair_logits", "trades"],
+    ids=["adversarial_objective", "logit_pairing", "trades"],
 )
-def test_the_gradient_is_that_at_the_worst_input(objective):
-    """Steps of signs do not move with θ, so that differences see just what Danskin's theorem
-    keeps.
+def test_gradient_is_that_at_the_adversarial_input(objective):
+    """Sign steps do not depend on θ locally, so finite differences give the gradient of Danskin's
+    theorem.
     """
     model = net(key=jr.key(0))
     batch = classes()
@@ -88,7 +88,7 @@ def test_trades_by_hand():
     assert divergence > 0
 
 
-def test_an_attack_that_does_nothing_changes_nothing():
+def test_an_attack_of_radius_0_changes_nothing():
     model = net(key=jr.key(0))
     batch = classes()
     still = fgsm(log_loss, Linf(0.0))
@@ -101,8 +101,8 @@ def test_an_attack_that_does_nothing_changes_nothing():
         np.testing.assert_allclose(objective(model, batch), cross_entropy(model, batch), rtol=1e-6)
 
 
-def test_any_objective_has_a_worst_input():
-    """Regression, too: the attack has a loss of its own."""
+def test_regression_objective():
+    """The attack has its own loss."""
     model = net(key=jr.key(0))
     batch = targets()
     attack = PGD(lambda f, y: jnp.square(f - y).sum(), L2(0.3), step_size=0.1, steps=5)
@@ -121,7 +121,7 @@ def test_with_batch_normalisation():
 
 
 def strips(n: int, key):
-    """Two classes that one number separates by 0.2, and nine others by 2 on average but noisily."""
+    """Two classes that one feature separates by 0.2, and nine noisy ones by 2 on average."""
     ys = jnp.arange(n) % 2
     sign = (2.0 * ys - 1)[:, None]
     sharp = 0.1 * sign
@@ -130,9 +130,9 @@ def strips(n: int, key):
 
 
 @pytest.mark.slow
-def test_training_on_the_worst_input_gives_up_what_is_fragile():
-    """At ε = 0.5 the number that tells the classes apart by 0.2 is worthless; plain training leans
-    on it.
+def test_adversarial_training_ignores_a_feature_that_is_not_robust():
+    """At ε = 0.5 the feature that separates the classes by 0.2 is useless; plain training relies on
+    it.
     """
     data = strips(512, jr.key(0))
     test = strips(512, jr.key(1))
@@ -155,37 +155,38 @@ def test_training_on_the_worst_input_gives_up_what_is_fragile():
     hardened = learn(adversarial_objective(cross_entropy, attack))
     under = lambda model: float(adversarial_objective(error_rate, attack)(model, test))
     assert under(hardened) < under(plain) - 0.05
-    lean = lambda model: float(
+    reliance = lambda model: float(
         abs((model.W[1] - model.W[0])[0]) / jnp.abs(model.W[1] - model.W[0]).sum()
     )
-    assert lean(hardened) < lean(plain) / 2
+    assert reliance(hardened) < reliance(plain) / 2
 
 
-def test_the_alarm():
+def test_metric_alert():
     class Notes(Silent):
         def note(self, text):
-            said.append(text)
+            notes.append(text)
 
-    said = []
-    alarm = MetricAlert(Notes(), "valid overfitting", above=0.3)
+    notes = []
+    alert = MetricAlert(Notes(), "valid overfitting", above=0.3)
     for epoch, gap in enumerate([0.0, 0.1, 0.5, 0.9], 1):
-        alarm.epoch({"epoch": epoch, "valid overfitting": gap})
-    assert alarm.rung == 3
-    assert len(said) == 1
-    assert "epoch 3: valid overfitting is 0.50: catastrophic overfitting" in said[0]
+        alert.epoch({"epoch": epoch, "valid overfitting": gap})
+    assert alert.alert_epoch == 3
+    assert len(notes) == 1
+    assert "epoch 3: valid overfitting is 0.50: catastrophic overfitting" in notes[0]
     with pytest.raises(
-        ValueError, match="Alarm: no number 'valid x' in an epoch's; it has epoch, train loss"
+        ValueError,
+        match="MetricAlert: no metric 'valid x' in the epoch's row; it has epoch, train loss",
     ):
         MetricAlert(Silent(), "valid x", above=0.3).epoch({"epoch": 1, "train loss": 0.0})
 
 
 @pytest.mark.slow
-def test_a_fit_rings_it():
-    """A single step so short that it finds nothing, where four of full length do."""
+def test_metric_alert_in_a_fit():
+    """A single step of length 0 finds nothing, one of full length does."""
     data = strips(128, jr.key(0))
     ball = Linf(1.0)
-    alarm = MetricAlert(Silent(), "valid overfitting", above=0.2)
-    few, many = (PGD(log_loss, ball, step_size=rate, steps=1) for rate in (0.0, 1.0))
+    alert = MetricAlert(Silent(), "valid overfitting", above=0.2)
+    weak, strong = (PGD(log_loss, ball, step_size=step_size, steps=1) for step_size in (0.0, 1.0))
     fit(
         descend(cross_entropy, optax.adam(0.05)),
         MLP.init(10, 2, key=jr.key(1)),
@@ -193,17 +194,17 @@ def test_a_fit_rings_it():
         epochs=3,
         batch_size=32,
         validation=0.25,
-        metrics={"overfitting": catastrophic_overfitting(few, many)},
+        metrics={"overfitting": catastrophic_overfitting(weak, strong)},
         key=jr.key(2),
-        progress=alarm,
+        progress=alert,
     )
-    assert alarm.rung is not None
+    assert alert.alert_epoch is not None
 
 
-def test_a_single_step_begins_anywhere():
+def test_random_start_fgsm():
     model, (xs, ys) = net(key=jr.key(0)), classes()
     attack = random_start_fgsm(Linf(0.2), box=(-3.0, 3.0))
-    one, two = (perturb(attack, model, (xs, ys), key=jr.key(seed)) for seed in (0, 1))
+    one, two = (perturb(attack, model, (xs, ys), key=jr.key(seed)).xs for seed in (0, 1))
     assert not np.allclose(one, two)
     assert np.abs(one - xs).max() <= 0.2 + 1e-6
     assert adversarial_objective(cross_entropy, attack)(
@@ -212,11 +213,13 @@ def test_a_single_step_begins_anywhere():
 
 
 def test_bad_input(unchecked):
-    with pytest.raises(ValueError, match="trades: strength must not be negative; got -1"):
+    with pytest.raises(ValueError, match="trades: strength must be >= 0; got -1"):
         trades(ATTACK, strength=-1.0)
-    with pytest.raises(ValueError, match=r"robust: expected a batch \(xs, ys\), got ArrayImpl"):
+    with pytest.raises(
+        ValueError, match=r"adversarial_objective: expected a batch \(xs, ys\), got ArrayImpl"
+    ):
         adversarial_objective(cross_entropy, ATTACK)(net(key=jr.key(0)), jnp.zeros((3, 3)))
-    with pytest.raises(ValueError, match="pair_logits: strength must not be negative"):
+    with pytest.raises(ValueError, match="logit_pairing: strength must be >= 0"):
         logit_pairing(PGD(margin_loss, Linf(0.1), step_size=0.1, steps=1), strength=-2)
     boxed = PGD(log_loss, Linf(0.1), step_size=0.1, steps=1, box=(0.0, 1.0))
     batch = 255 * jnp.ones((2, 3)), jnp.zeros(2, int)

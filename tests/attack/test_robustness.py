@@ -1,6 +1,4 @@
-"""Evaluations of models whose robust accuracy is known, and of those that hide it: each must be
-found out.
-"""
+"""Robust accuracy of models where it is known, and sanity checks of flawed evaluations."""
 
 import equinox as eqx
 import jax
@@ -17,6 +15,7 @@ from thetax.attack import (
     margin_loss,
     perturb,
     robustness,
+    targeted,
     untargeted,
 )
 from thetax.attack.robustness import MASKED
@@ -28,8 +27,8 @@ BOX = (0.0, 1.0)
 N, D = 40, 5
 
 
-def white(ball, steps, restarts):
-    """Light enough to be compiled in a blink."""
+def white_box(ball, steps, restarts):
+    """A small attack, fast to compile."""
     return PGD(
         untargeted(margin_loss),
         ball,
@@ -40,7 +39,7 @@ def white(ball, steps, restarts):
     )
 
 
-def black(ball):
+def black_box(ball):
     return Square(untargeted(margin_loss), ball, n_queries=60, box=BOX)
 
 
@@ -52,7 +51,7 @@ def line():
 
 @pytest.fixture(scope="module")
 def examples(line):
-    """Of either class, and a tenth of them labelled wrongly."""
+    """Examples of two classes, a tenth of them with a wrong label."""
     xs = jr.uniform(jr.key(0), (N, D))
     ys = jnp.argmax(jax.vmap(line)(xs), axis=-1)
     return xs, ys.at[:4].set(1 - ys[:4])
@@ -61,47 +60,45 @@ def examples(line):
 BALL = Linf(0.1)
 
 
-def judged(model, data, ball=BALL, **options):
+def evaluate(model, data, ball=BALL, **options):
     options = {
         "box": BOX,
         "steps": 3,
-        "white": white,
-        "black": black,
-        "trial": N,
+        "white_box": white_box,
+        "black_box": black_box,
+        "n_check_examples": N,
         "key": jr.key(1),
     } | options
     return robustness(model, data, ball, **options)
 
 
-def failed(found):
-    return [check.name for check in found.checks if not check.holds]
+def failed(result):
+    return [check.name for check in result.checks if not check.passed]
 
 
 @pytest.mark.slow
-def test_an_honest_line(line, examples):
-    """Right all around an example if its margin is at least what the ball can take off, where the
-    box leaves room.
-    """
-    found = judged(line, examples)
+def test_linear_classifier(line, examples):
+    """The worst point in ball and box is known in closed form."""
+    result = evaluate(line, examples)
     xs, ys = (np.asarray(part) for part in examples)
     w = np.asarray(line.W[1] - line.W[0])
     sign = 2 * ys - 1
     worst = np.clip(xs - 0.1 * sign[:, None] * np.sign(w), *BOX)
-    assert found.stands.tolist() == (sign * (worst @ w) > 0).tolist()
-    assert found.robust == found.stands.mean()
-    assert found.clean == pytest.approx(0.9)
-    assert failed(found) == []
-    assert str(found).startswith(
-        f"clean 90.0%, robust {found.robust:.1%} of 40\nright at radius 0: 90.0%"
+    assert result.is_robust.tolist() == (sign * (worst @ w) > 0).tolist()
+    assert result.robust_accuracy == result.is_robust.mean()
+    assert result.clean_accuracy == pytest.approx(0.9)
+    assert failed(result) == []
+    assert str(result).startswith(
+        f"clean 90.0%, robust {result.robust_accuracy:.1%} of 40\naccuracy at radius 0: 90.0%"
     )
-    assert np.abs(found.worst - xs).max() <= 0.1 + 1e-6
+    assert np.abs(result.worst_inputs - xs).max() <= 0.1 + 1e-6
     np.testing.assert_array_equal(
-        np.argmax(jax.vmap(line)(found.worst), axis=-1) == ys, found.stands
+        np.argmax(jax.vmap(line)(result.worst_inputs), axis=-1) == ys, result.is_robust
     )
 
 
-class Steps(eqx.Module):
-    """Reads its input in steps: every decision nearly as before, and no gradient anywhere."""
+class Rounded(eqx.Module):
+    """Rounds its input: nearly the same decisions, and zero gradients everywhere."""
 
     model: Linear
 
@@ -109,31 +106,30 @@ class Steps(eqx.Module):
         return self.model(jnp.round(x * 40) / 40)
 
 
-def test_hidden_gradients_are_suspected(line, examples):
-    found = judged(Steps(line), examples)
-    assert failed(found) == [
-        "right in a ball of everything",
-        "missed, but found without gradients",
+def test_masked_gradients_are_reported(line, examples):
+    result = evaluate(Rounded(line), examples)
+    assert failed(result) == [
+        "accuracy in a ball of all inputs",
+        "missed by the white-box, found by the black-box attack",
         "gradients that are zero",
     ]
-    assert all(MASKED in warning for warning in found.warnings)
-    assert (
-        abs(found.robust - judged(line, examples).robust) <= 0.1
-    )  # the search without gradients is not misled
+    assert all(MASKED in warning for warning in result.warnings)
+    # the black-box attack still works
+    assert abs(result.robust_accuracy - evaluate(line, examples).robust_accuracy) <= 0.1
 
 
-def test_a_loss_that_saturates_is_suspected(line, examples):
+def test_a_saturated_loss_is_reported(line, examples):
     """Logits a million times as large decide the same, but cross-entropy is flat in float32."""
     sharp = Linear(1e6 * line.W, 1e6 * line.b)
-    follow = lambda ball, steps, restarts: PGD(
+    cross_entropy_pgd = lambda ball, steps, restarts: PGD(
         untargeted(), ball, step_size=ball.radius, steps=steps, restarts=restarts, box=BOX
     )
-    found = judged(sharp, examples, white=follow)
-    assert "gradients that are zero" in failed(found)
-    assert "missed, but found without gradients" in failed(found)
+    result = evaluate(sharp, examples, white_box=cross_entropy_pgd)
+    assert "gradients that are zero" in failed(result)
+    assert "missed by the white-box, found by the black-box attack" in failed(result)
 
 
-def test_a_weak_attack_is_told(line, examples):
+def test_a_weak_attack_is_reported(line, examples):
     def weak(ball, steps, restarts):
         return PGD(
             untargeted(margin_loss),
@@ -144,113 +140,131 @@ def test_a_weak_attack_is_told(line, examples):
             box=BOX,
         )
 
-    found = judged(line, examples, ball=Linf(0.2), white=weak, key=jr.key(3))
-    assert any("not strong enough" in warning for warning in found.warnings)
+    result = evaluate(line, examples, ball=Linf(0.2), white_box=weak, key=jr.key(3))
+    assert any("not strong enough" in warning for warning in result.warnings)
 
 
-def test_an_attack_that_keeps_to_no_ball_is_told_and_cut_back(line, examples):
+def test_an_attack_that_leaves_the_ball_is_reported_and_projected(line, examples):
     class Wild(eqx.Module):
         def __call__(self, model, x, y, *, key=None):
             return jnp.clip(x + 0.3 * jr.normal(key, x.shape), *BOX)
 
-    found = judged(line, examples, white=lambda ball, steps, restarts: Wild())
-    assert failed(found)[0] == "right at radius 0"
-    assert np.abs(np.asarray(found.worst - examples[0])).max() <= BALL.radius + 1e-6
+    result = evaluate(line, examples, white_box=lambda ball, steps, restarts: Wild())
+    assert failed(result)[0] == "accuracy at radius 0"
+    assert np.abs(np.asarray(result.worst_inputs - examples[0])).max() <= BALL.radius + 1e-6
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ball", [Linf(0.05), L2(0.1), L1(0.15)], ids=["Linf", "L2", "L1"])
-def test_the_attacks_that_come_with_it(line, examples, ball):
+def test_default_attacks(line, examples, ball):
     """Without a box the closed form is that of the dual norm."""
-    found = robustness(line, examples, ball, steps=10, trial=8, key=jr.key(0))
+    result = robustness(line, examples, ball, steps=10, n_check_examples=8, key=jr.key(0))
     xs, ys = (np.asarray(part) for part in examples)
     w = line.W[1] - line.W[0]
     assert (
-        found.stands.tolist()
-        == ((2 * ys - 1) * (xs @ np.asarray(w)) > ball.radius * float(ball.dual(w))).tolist()
+        result.is_robust.tolist()
+        == ((2 * ys - 1) * (xs @ np.asarray(w)) > ball.radius * float(ball.dual_norm(w))).tolist()
     )
-    assert found.warnings == ()
+    assert result.warnings == ()
 
 
 @pytest.mark.slow
-def test_never_above_any_attack_and_never_below_what_is_clean(examples):
+def test_never_above_any_attack_or_clean_accuracy(examples):
     model = MLP.init(D, 16, 2, key=jr.key(5))
-    found = judged(model, examples, ball=Linf(0.15))
-    for attack in (white(Linf(0.15), 3, 1), black(Linf(0.15))):
-        xs = perturb(attack, model, examples, key=jr.key(1))
+    result = evaluate(model, examples, ball=Linf(0.15))
+    for attack in (white_box(Linf(0.15), 3, 1), black_box(Linf(0.15))):
+        xs = perturb(attack, model, examples, key=jr.key(1)).xs
         right = np.argmax(jax.vmap(model)(xs), axis=-1) == np.asarray(examples[1])
-        assert found.robust <= right.mean() + 1e-9
-    assert found.robust <= found.clean
+        assert result.robust_accuracy <= right.mean() + 1e-9
+    assert result.robust_accuracy <= result.clean_accuracy
 
 
 def test_bad_input(line, examples, unchecked):
     xs, ys = examples
     with pytest.raises(
-        ValueError, match="robustness: the model gives probabilities, and attacks need logits"
+        ValueError, match="robustness: the model returns probabilities, but attacks need logits"
     ):
-        judged(lambda x: jax.nn.softmax(line(x)), examples)
+        evaluate(lambda x: jax.nn.softmax(line(x)), examples)
     with pytest.raises(
         ValueError, match="robustness: xs: images are floats; divide pixels by 255; got int32"
     ):
-        judged(line, (jnp.ones((3, D), jnp.int32), ys[:3]))
+        evaluate(line, (jnp.ones((3, D), jnp.int32), ys[:3]))
     with pytest.raises(
         ValueError, match=r"robustness: expected inputs from 0.0 to 1.0, but they go from .* to 2"
     ):
-        judged(line, (2 * xs / xs.max(), ys))
+        evaluate(line, (2 * xs / xs.max(), ys))
     with pytest.raises(
         ValueError, match="robustness: ys: expected labels from 0 to 1, but row 0 is 7"
     ):
-        judged(line, (xs, ys.at[0].set(7)))
+        evaluate(line, (xs, ys.at[0].set(7)))
     with pytest.raises(
         ValueError, match="robustness: expected a y for each x, but there are 40 xs and 3 ys"
     ):
-        judged(line, (xs, ys[:3]))
+        evaluate(line, (xs, ys[:3]))
     with pytest.raises(
         ValueError, match=r"robustness: expected data as a pair \(xs, ys\), got a list"
     ):
-        judged(line, [xs, ys])
+        evaluate(line, [xs, ys])
     with pytest.raises(
-        ValueError, match=r"robustness: box is the least and the largest value .* got \(1.0, 0.0\)"
+        ValueError, match=r"robustness: box must be \(low, high\) .* got \(1.0, 0.0\)"
     ):
-        judged(line, examples, box=(1.0, 0.0))
-    with pytest.raises(ValueError, match="robustness: trial must be at least 1 example; got 0"):
-        judged(line, examples, trial=0)
-    with pytest.raises(ValueError, match="robustness: batch must be at least 1; got 0"):
-        judged(line, examples, batch=0)
-    with pytest.raises(ValueError, match="not finite"):
-        judged(Linear(line.W * jnp.nan, line.b), examples)
+        evaluate(line, examples, box=(1.0, 0.0))
     with pytest.raises(
-        ValueError, match=r"Linf: radius must be finite and not negative; got -0\.1"
+        ValueError, match="robustness: n_check_examples must be an integer >= 1; got 0"
     ):
+        evaluate(line, examples, n_check_examples=0)
+    with pytest.raises(ValueError, match="robustness: batch_size must be an integer >= 1; got 0"):
+        evaluate(line, examples, batch_size=0)
+    with pytest.raises(ValueError, match="returns NaN or infinite logits"):
+        evaluate(Linear(line.W * jnp.nan, line.b), examples)
+    with pytest.raises(ValueError, match=r"Linf: radius must be finite and >= 0; got -0\.1"):
         Linf(-0.1)
     with pytest.raises(
-        ValueError, match=r"batch normalisation ties the examples together; fold it in"
+        ValueError,
+        match=r"batch normalisation couples the examples of a batch. Fold it into the model",
     ):
-        judged(Chain(BatchNorm.init(D), line), examples)
+        evaluate(Chain(BatchNorm.init(D), line), examples)
 
 
 @pytest.mark.slow
 def test_perturb(line, examples, unchecked):
     xs, ys = examples
     attack = auto_attack(Linf(0.1), steps=2, n_queries=5, box=BOX)
-    one = perturb(attack, line, (xs[:6], ys[:6]), key=jr.key(0), batch=4)
+    one = perturb(attack, line, (xs[:6], ys[:6]), key=jr.key(0), batch_size=4).xs
     np.testing.assert_array_equal(
-        one, perturb(attack, line, (xs[:6], ys[:6]), key=jr.key(0), batch=4)
+        one, perturb(attack, line, (xs[:6], ys[:6]), key=jr.key(0), batch_size=4).xs
     )
     keys = jr.split(jr.key(0), 6)
     far = lambda value, target: (value - target) ** 2
     moved = perturb(
         PGD(far, L2(0.1), step_size=0.1, steps=1), lambda x: x.sum(), (xs[:6], jnp.zeros(6))
-    )  # of no classes
+    ).xs  # of no classes
     np.testing.assert_allclose(moved, xs[:6] + 0.1 / D**0.5, rtol=1e-5)
     np.testing.assert_allclose(one[5], attack(line, xs[5], ys[5], key=keys[5]), atol=1e-6)
-    with pytest.raises(ValueError, match="perturb: batch must be at least 1; got 0"):
-        perturb(attack, line, (xs, ys), key=jr.key(0), batch=0)
+    with pytest.raises(ValueError, match="perturb: batch_size must be an integer >= 1; got 0"):
+        perturb(attack, line, (xs, ys), key=jr.key(0), batch_size=0)
     with pytest.raises(ValueError, match="PGD: expected a label from 0 to 1, got 5"):
-        white(Linf(0.1), 1, 1)(line, xs[0], jnp.array(5))
+        white_box(Linf(0.1), 1, 1)(line, xs[0], jnp.array(5))
 
 
-def test_another_radius_is_no_new_program(line, examples):
+@pytest.mark.parametrize("goal", [None, targeted(margin_loss)], ids=["loss", "targeted"])
+def test_success_and_distance(line, examples, goal):
+    """Success is evaluated at the returned inputs; of a plain loss it is misclassification."""
+    xs, ys = examples
+    attack = PGD(goal or margin_loss, L2(0.2), step_size=0.1, steps=3, box=BOX)
+    result = perturb(attack, line, (xs, ys), batch_size=16)
+    predictions = np.argmax(jax.vmap(line)(result.xs), axis=-1)
+    reached = predictions == ys if goal else predictions != ys
+    assert result.success.tolist() == reached.tolist()
+    assert 0 < reached.mean() < 1
+    np.testing.assert_allclose(
+        result.distance, np.linalg.norm(result.xs - xs, axis=1), rtol=1e-5, atol=1e-7
+    )
+    nan = perturb(attack, lambda x: line(x) * jnp.nan, (xs[:2], ys[:2]))
+    assert not nan.success.any()
+
+
+def test_another_radius_does_not_recompile(line, examples):
     xs, ys = examples
     seen = []
 
@@ -262,34 +276,32 @@ def test_another_radius_is_no_new_program(line, examples):
         perturb(PGD(margin_loss, Linf(radius), step_size=radius / 2, steps=2), model, (xs, ys))
         if radius == 0.1:
             traced = len(seen)
-    assert len(seen) - traced == 2 * len(
-        seen[:1]
-    )  # the shape of the output is asked for each time, and nothing else
+    assert len(seen) - traced == 2 * len(seen[:1])  # only the output shape is traced again
 
 
-def test_what_lies_outside_of_the_ball_does_not_count(line, examples):
-    """An attack to any distance is cut back to the ball."""
-    found = judged(
-        line, examples, black=lambda ball: HopSkipJump(L2, steps=2, n_queries=10, box=BOX)
+def test_successes_outside_the_ball_do_not_count(line, examples):
+    """A minimum-norm attack is projected onto the ball."""
+    result = evaluate(
+        line, examples, black_box=lambda ball: HopSkipJump(L2, steps=2, n_queries=10, box=BOX)
     )
-    assert found.robust == judged(line, examples).robust
-    assert np.abs(np.asarray(found.worst - examples[0])).max() <= BALL.radius + 1e-6
+    assert result.robust_accuracy == evaluate(line, examples).robust_accuracy
+    assert np.abs(np.asarray(result.worst_inputs - examples[0])).max() <= BALL.radius + 1e-6
 
 
 @pytest.mark.slow
-def test_counts_of_changes_do_not_depend_on_the_scale(line, examples):
+def test_l0_does_not_depend_on_the_scale(line, examples):
     xs, ys = examples
     still = lambda ball: PGD(untargeted(margin_loss), ball, step_size=0.0, steps=1)
-    told = lambda scale: robustness(
+    evaluate_scaled = lambda scale: robustness(
         lambda x: line(x / scale),
         (scale * xs, ys),
         L0(1),
         box=(0.0, scale),
         steps=4,
-        black=still,
-        trial=8,
+        black_box=still,
+        n_check_examples=8,
         key=jr.key(0),
     )
-    small = told(1.0)
-    large = told(255.0)
-    assert large.robust == small.robust < small.clean
+    small = evaluate_scaled(1.0)
+    large = evaluate_scaled(255.0)
+    assert large.robust_accuracy == small.robust_accuracy < small.clean_accuracy

@@ -1,4 +1,4 @@
-"""Cover's count: closed form, enumeration, chance (§1.2)."""
+"""Cover's count: closed form, enumeration, probabilities (§1.2)."""
 
 from fractions import Fraction
 from itertools import product
@@ -14,12 +14,12 @@ from thetax.certify import cover_count, cover_fraction, dichotomies, in_general_
 
 
 def realisable(zs):
-    """By least squares with α ≥ 0 (Farkas): no combination of the rows is 0."""
+    """By Farkas: nonnegative least squares finds no convex combination of the rows that is 0."""
     return nnls(np.vstack([zs.T, np.ones(len(zs))]), np.eye(zs.shape[1] + 1)[-1])[1] > 1e-7
 
 
 @given(st.integers(1, 40), st.integers(1, 40))
-def test_count_obeys_its_recursion_and_its_edges(n, d):
+def test_recursion_and_boundary_values(n, d):
     assert cover_count(1, d) == cover_count(n, 1) == 2
     assert cover_count(n + 1, d + 1) == cover_count(n, d + 1) + cover_count(n, d)
     assert np.isclose(float(cover_fraction(n, d)), binom.cdf(d - 1, n - 1, 0.5))
@@ -28,7 +28,7 @@ def test_count_obeys_its_recursion_and_its_edges(n, d):
 
 @given(st.integers(0, 10**6))
 def test_dichotomies_are_those_of_brute_force(seed):
-    """Whatever the position: points on a small grid are often dependent."""
+    """In any position: points on a small grid are often dependent."""
     rng = np.random.default_rng(seed)
     n = rng.integers(1, 7)
     d = rng.integers(1, 4)
@@ -51,9 +51,9 @@ def test_twelve_points():
 
 @pytest.mark.usefixtures("unchecked")
 def test_bad_input_is_refused():
-    with pytest.raises(ValueError, match="at least 1"):
+    with pytest.raises(ValueError, match="must be an integer >= 1"):
         cover_count(0, 3)
-    with pytest.raises(ValueError, match="at least 1"):
+    with pytest.raises(ValueError, match="must be an integer >= 1"):
         cover_fraction(3, 0)
     for bad in (np.zeros((0, 2)), np.ones(3), np.array([[np.nan, 1.0]])):
         with pytest.raises(ValueError, match=r"finite point, of shape \(n, d\)"):

@@ -1,4 +1,4 @@
-"""Certificates that no attack breaks, and a training that makes them many."""
+"""Certified accuracy: no attack breaks a certificate, and certified training yields more."""
 
 from typing import Any
 
@@ -50,20 +50,20 @@ def plain(digits, net):
 
 @pytest.fixture(scope="module")
 def hard(digits, net):
-    grown = lambda t: interval_cross_entropy(Linf(0.1 * t), box=BOX, strength=0.5 * t)
-    return run(ramp_objective(grown, optax.adam(3e-3), steps=200), net, digits[0], key=jr.key(1))[
-        0
-    ].model
+    objective = lambda t: interval_cross_entropy(Linf(0.1 * t), box=BOX, strength=0.5 * t)
+    return run(
+        ramp_objective(objective, optax.adam(3e-3), steps=200), net, digits[0], key=jr.key(1)
+    )[0].model
 
 
 @pytest.mark.slow
 def test_training_on_the_bound_certifies_what_plain_training_does_not(digits, plain, hard):
     ball = Linf(0.08)
     before = certified_accuracy(
-        plain, digits[1], ball, box=BOX, bounds="interval", batch=297
+        plain, digits[1], ball, box=BOX, bounds="interval", batch_size=297
     ).accuracy
     after = certified_accuracy(
-        hard, digits[1], ball, box=BOX, bounds="interval", batch=297
+        hard, digits[1], ball, box=BOX, bounds="interval", batch_size=297
     ).accuracy
     clean = float((predict(hard, digits[1][0]).argmax(1) == digits[1][1]).mean())
     assert before < 0.02
@@ -72,15 +72,15 @@ def test_training_on_the_bound_certifies_what_plain_training_does_not(digits, pl
 
 @pytest.mark.slow
 def test_no_attack_breaks_a_certificate_and_better_bounds_certify_more(digits, plain):
-    """And for some examples the attack shows that none is to be had."""
+    """And certified accuracy is at most the accuracy under attack."""
     xs = digits[1][0][:64]
     ys = digits[1][1][:64]
     ball = Linf(0.03)
     found = {
-        b: certified_accuracy(plain, (xs, ys), ball, box=BOX, bounds=b, batch=64)
+        b: certified_accuracy(plain, (xs, ys), ball, box=BOX, bounds=b, batch_size=64)
         for b in ("interval", "mixed", "linear")
     }
-    worst = perturb(PGD(margin_loss, ball, step_size=0.006, steps=20, box=BOX), plain, (xs, ys))
+    worst = perturb(PGD(margin_loss, ball, step_size=0.006, steps=20, box=BOX), plain, (xs, ys)).xs
     reached = -np.asarray(jax.vmap(margin_loss)(predict(plain, worst), ys))
     for one in found.values():
         assert (one.margins <= reached + 1e-4).all()
@@ -96,8 +96,8 @@ def test_no_attack_breaks_a_certificate_and_better_bounds_certify_more(digits, p
 
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("bounds", ["interval", "mixed", "linear"])
-def test_of_an_affine_classifier_the_margins_are_exact(bounds):
-    """z_y − z_j − ε‖w_y − w_j‖, though both logits are wide."""
+def test_margins_of_an_affine_classifier_are_exact(bounds):
+    """z_y − z_j − ε‖w_y − w_j‖, though the intervals of the logits are wide."""
     model = Linear.init(4, 3, key=jr.key(0))
     x = normal(0, 4)
     ball = L2(0.7)
@@ -134,7 +134,7 @@ def test_the_last_layer_is_merged_with_the_difference():
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("bounds", ["interval", "mixed", "linear"])
 def test_a_logit_that_may_be_nan_or_overflow_has_no_certificate(bounds):
-    """Whichever class it is: the largest of numbers with a NaN is the NaN."""
+    """For any class: the argmax of logits with a NaN is the NaN."""
     x = jnp.array([0.2])
     y = jnp.array(0)
     margins = lambda f: certified_margins(f, x, y, Linf(0.5), bounds=bounds).tolist()
@@ -150,21 +150,21 @@ def test_a_logit_that_may_be_nan_or_overflow_has_no_certificate(bounds):
     assert margins(lambda x: jnp.concatenate([both(x) + 1, both(x)])) == [0.0, -np.inf]
     masked = lambda x: jnp.where(
         np.array([True, False]), x, -jnp.inf
-    )  # this is no doubt: the class is excluded
+    )  # a known value: the class is excluded
     assert margins(lambda x: masked(jnp.concatenate([x, x]))) == [0.0, np.inf]
 
 
 @pytest.mark.parametrize("bounds", ["interval", "linear"])
-def test_what_does_not_depend_on_the_input_has_its_own_margins(bounds):
+def test_model_that_does_not_depend_on_its_input(bounds):
     model = lambda x: jnp.array([3.0, 1.0, 2.5])
     found = certified_margins(model, jnp.zeros(2), jnp.array(2), Linf(0.1), bounds=bounds)
     assert found.tolist() == [-0.5, 1.5, 0.0]
 
 
-def test_a_ramp_begins_and_ends_where_it_says():
-    """The objective is t times the sum of the weights, so that a step of rate 1 takes off t."""
+def test_ramp_objective():
+    """The objective is t times the sum of the weights, so SGD with learning rate 1 subtracts t."""
     objective = lambda t: lambda model, batch, *, key=None: t * model.sum()
-    iteration = ramp_objective(objective, optax.sgd(1.0), start=1, steps=2)
+    iteration = ramp_objective(objective, optax.sgd(1.0), start_step=1, steps=2)
     _, (kept, _) = run(
         iteration, jnp.zeros(1), jnp.zeros((5, 1)), key=jr.key(0), record=lambda state: state.model
     )
@@ -175,35 +175,37 @@ def test_bad_input_is_refused(unchecked):
     line = Linear(jnp.eye(2), jnp.zeros(2))
     data = (jnp.ones((3, 2)), jnp.zeros(3, int))
     unknown: Any = "exact"
-    with pytest.raises(ValueError, match="bounds is one of interval, mixed, linear; got 'exact'"):
+    with pytest.raises(
+        ValueError, match="bounds must be one of interval, mixed, linear; got 'exact'"
+    ):
         certified_accuracy(line, data, Linf(0.1), bounds=unknown)
     with pytest.raises(ValueError, match=r"expected inputs from 0\.0 to 0\.5"):
         certified_accuracy(line, data, Linf(0.1), box=(0.0, 0.5))
     with pytest.raises(
         ValueError,
-        match="certified: ys: expected integer labels from 0 to 1, but the dtype is float",
+        match="certified_accuracy: ys: expected integer labels from 0 to 1, but the dtype is float",
     ):
         certified_accuracy(line, (data[0], jnp.zeros(3)), Linf(0.1))
     with pytest.raises(
         ValueError, match="certified_radii: ys: expected integer labels from 0 to 1"
     ):
-        certified_radii(line, (data[0], jnp.zeros(3)), Linf, most=1.0)
+        certified_radii(line, (data[0], jnp.zeros(3)), Linf, max_radius=1.0)
     with pytest.raises(
-        ValueError, match=r"worst_margins: expected an integer label, got float32\(\)"
+        ValueError, match=r"certified_margins: expected an integer label, got float32\(\)"
     ):
         certified_margins(line, jnp.ones(2), jnp.zeros(()), Linf(0.1))
-    with pytest.raises(ValueError, match="batch must be at least 1"):
-        certified_accuracy(line, data, Linf(0.1), batch=0)
+    with pytest.raises(ValueError, match="batch_size must be an integer >= 1"):
+        certified_accuracy(line, data, Linf(0.1), batch_size=0)
     with pytest.raises(ValueError, match="strength must lie in"):
         interval_cross_entropy(Linf(0.1), strength=1.5)
     with pytest.raises(ValueError, match="expected integer labels"):
         interval_cross_entropy(Linf(0.1))(line, (jnp.ones((3, 2)), jnp.ones((3, 2))))
-    with pytest.raises(ValueError, match="one logit a class"):
+    with pytest.raises(ValueError, match="one logit per class"):
         certified_margins(lambda x: x[None], jnp.ones(2), jnp.array(0), Linf(0.1))
-    with pytest.raises(ValueError, match="steps at least 1"):
+    with pytest.raises(ValueError, match="ramp_objective: steps must be an integer >= 1"):
         ramp_objective(lambda t: cross_entropy, optax.sgd(1.0), steps=0)
     with pytest.raises(
         ValueError,
-        match="certified: expected a logit for each class, but the model gives a single one",
+        match="certified_accuracy: expected a logit for each class, but the model returns a single",
     ):
         certified_accuracy(lambda x: x[:1], data, Linf(0.1))

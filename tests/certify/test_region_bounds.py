@@ -1,4 +1,4 @@
-"""Bounds on regions, and the network that folds: against enumeration and against each other."""
+"""Bounds on the number of regions, and the folding network, against enumeration and each other."""
 
 from itertools import product
 from math import comb, prod
@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thetax.certify import fold_network, montufar_bound, region_upper_bound, zaslavsky_bound
-from thetax.explain import count_regions, pieces
+from thetax.explain import breakpoints_1d, count_regions
 from thetax.models import MLP
 
 
@@ -26,7 +26,7 @@ def test_recursion(m, n):
 
 
 def by_the_sum(n, *widths):
-    """Serra's theorem as it is printed, over every tuple."""
+    """Serra's theorem as printed, by enumeration of all tuples."""
     total = 0
     for j in product(*(range(m + 1) for m in widths)):
         room = lambda i, j=j: min([n, widths[i], *(m - k for m, k in zip(widths[:i], j))])
@@ -45,7 +45,7 @@ def test_the_upper_bound_is_the_theorems_sum(n, widths):
 
 
 @pytest.mark.parametrize("sizes", [(1, 4, 4), (2, 4, 3), (2, 3, 3, 2), (3, 3, 3)])
-def test_no_network_has_more(sizes):
+def test_no_network_has_more_regions_than_the_upper_bound(sizes):
     for seed in range(2):
         leaves, structure = jax.tree.flatten(MLP.init(*sizes, 1, key=jr.key(seed)))
         leaves = [a + jr.normal(jr.fold_in(jr.key(9), i), a.shape) for i, a in enumerate(leaves)]
@@ -61,8 +61,8 @@ def test_no_network_has_more(sizes):
 )
 def test_folding_networks(m, counts):
     for L, count in enumerate(counts, start=1):
-        found = pieces(fold_network(width=m, depth=L), exact=True)
-        assert found.count == count
+        found = breakpoints_1d(fold_network(width=m, depth=L), exact=True)
+        assert found.n_pieces == count
         assert (
             montufar_bound(inputs=1, width=m, depth=L)
             == (m + 1) * m ** (L - 1)
@@ -89,9 +89,7 @@ def test_bad_input():
         lambda: region_upper_bound(3, 0, inputs=2),
         lambda: montufar_bound(inputs=3, width=2, depth=1),
     ):
-        with pytest.raises(ValueError, match="must be a whole number, at least"):
+        with pytest.raises(ValueError, match="must be an integer >="):
             wrong()
-    with pytest.raises(
-        ValueError, match="fold_network: depth must be a whole number, at least 1; got 0"
-    ):
+    with pytest.raises(ValueError, match="fold_network: depth must be an integer >= 1; got 0"):
         fold_network(width=3, depth=0)

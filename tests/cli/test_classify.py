@@ -13,7 +13,7 @@ from shell import run
 
 from thetax.cli import classify as command
 from thetax.layers import Chain, Linear, global_mean
-from thetax.models.interop.imagenet import Pretrained
+from thetax.models.interop.imagenet import ImageClassifier
 
 pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
 
@@ -25,7 +25,7 @@ def small(monkeypatch):
     monkeypatch.setattr(
         command,
         "resnet_imagenet",
-        lambda: Pretrained(Chain(global_mean, reads), ("red", "blue", "[x]")),
+        lambda: ImageClassifier(Chain(global_mean, reads), ("red", "blue", "[x]")),
     )
 
 
@@ -37,7 +37,7 @@ def no_network(monkeypatch):
 def test_it_names_what_it_sees(capsys, small):
     Image.new("RGB", (30, 20), "red").save("a.png")
     Image.new("RGB", (9, 9), "blue").save("b.png")
-    code, out, _ = run(capsys, "classify", "a.png", "b.png", "--top", "2", "--json")
+    code, out, _ = run(capsys, "classify", "a.png", "b.png", "--top-k", "2", "--json")
     first, second = map(json.loads, out.splitlines())
     assert (code, first["photo"], second["photo"]) == (0, "a.png", "b.png")
     assert [name["name"] for name in first["names"]] == ["red", "blue"]
@@ -60,9 +60,7 @@ def test_a_bad_file_does_not_lose_the_others(capsys, small):
     code, out, error = run(capsys, "classify", "none.jpg", "b.png", "none.png")
     assert (code, "b.png" in out, "blue" in out) == (1, True, True)
     assert error.count("thetax:") == 2
-    assert error.index("none.jpg: there is no such file") < error.index(
-        "none.png: there is no such file"
-    )
+    assert error.index("none.jpg: no such file") < error.index("none.png: no such file")
     code, out, _ = run(capsys, "classify", "b.png", "none.jpg", "--json")
     assert (code, [("names" in json.loads(line)) for line in out.splitlines()]) == (
         1,
@@ -73,10 +71,10 @@ def test_a_bad_file_does_not_lose_the_others(capsys, small):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("none.jpg",), "none.jpg: there is no such file; check the path."),
-        (("text.jpg",), "text.jpg: is not a picture of a kind"),
-        (("folder",), "folder: is a folder; give a picture."),
-        (("text.jpg", "--top", "0"), "top is a number of names from 1 to 1000; got 0."),
+        (("none.jpg",), "none.jpg: no such file. Check the path."),
+        (("text.jpg",), "text.jpg: is not an image in a supported format"),
+        (("folder",), "folder: is a folder. Give an image file."),
+        (("text.jpg", "--top-k", "0"), "top_k must be an integer from 1 to 1000; got 0."),
     ],
 )
 def test_what_cannot_be_named_is_answered(capsys, no_network, arguments, says):

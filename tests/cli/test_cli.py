@@ -29,17 +29,21 @@ def test_version(capsys):
     ("arguments", "code", "says"),
     [
         (("train", "digts"), 1, "did you mean digits"),
-        (("train",), 1, "Which recipe?"),
-        (("train", "digits", "--rte", "3"), 2, "Did you mean --rate?"),
+        (("train",), 1, "the name of a recipe is missing"),
+        (("train", "digits", "--learning-rte", "3"), 2, "Did you mean --learning-rate?"),
         (("train", "digits", "--epochs", "many"), 2, 'unable to convert "many" into int'),
         (("trian", "digits"), 2, 'Did you mean "train"?'),
-        (("train", "digits", "--rate", "-1"), 1, "rate must be more than 0; got -1.0"),
-        (("train", "digits", "--batch", "5000"), 1, "batch_size=5000 is larger than"),
-        (("train", "digits", "--dropout", "1.5"), 1, "0 <= p < 1; got 1.5"),
+        (
+            ("train", "digits", "--learning-rate", "-1"),
+            1,
+            "learning_rate must be more than 0; got -1.0",
+        ),
+        (("train", "digits", "--batch-size", "5000"), 1, "batch_size=5000 is larger than"),
+        (("train", "digits", "--dropout", "1.5"), 1, "in [0, 1); got 1.5"),
         (("train", "--resume", "nowhere"), 1, "nowhere holds no run (no run.json)"),
         (("look", "nowhere"), 1, "nowhere holds no run (no run.json)"),
-        (("look",), 1, "There is no run under runs/"),
-        (("data", "fetch", "mnits"), 1, "did you mean 'mnist'"),
+        (("look",), 1, "There is no run in runs/"),
+        (("data", "fetch", "mnits"), 1, "did you mean mnist"),
         (("list", "nothing"), 2, "nothing"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
@@ -56,7 +60,7 @@ def test_a_library_that_is_missing_is_named(capsys, monkeypatch, name):
     asked = ("generate", "so", "--model", "a.gguf") if name == "gguf" else ("train", "translate")
     code, _, error = run(capsys, *asked)
     assert code == 1
-    assert f"the library {name.partition('.')[0]}: pip install 'thetax[text]'" in error
+    assert f"{name.partition('.')[0]}: pip install 'thetax[text]'" in error
 
 
 def test_help_is_the_signature(capsys):
@@ -66,9 +70,9 @@ def test_help_is_the_signature(capsys):
     for word in (
         "--hidden",
         "--dropout",
-        "--rate",
+        "--learning-rate",
         "--epochs",
-        "--batch",
+        "--batch-size",
         "--seed",
         "--out",
         "Widths of the hidden",
@@ -78,7 +82,7 @@ def test_help_is_the_signature(capsys):
 
 def test_train_resume_look(capsys, tmp_path):
     """The main job: trained once, answered from the folder the second time, then looked at."""
-    options = ("--hidden", "32", "16", "--rate", "0.01")
+    options = ("--hidden", "32", "16", "--learning-rate", "0.01")
     code, out, _ = run(capsys, "train", "digits", "--epochs", "4", *options, "--out", "r", "--json")
     events = [json.loads(line) for line in out.splitlines()]
     assert code == 0
@@ -89,10 +93,10 @@ def test_train_resume_look(capsys, tmp_path):
     given = {
         "hidden": [32, 16],
         "dropout": 0.2,
-        "decay": 1e-4,
-        "rate": 0.01,
+        "weight_decay": 1e-4,
+        "learning_rate": 0.01,
         "epochs": 4,
-        "batch": 64,
+        "batch_size": 64,
     }
     assert about["arguments"] == given
     assert {"recipe", "seed", "versions", "commit"} < about.keys()
@@ -113,14 +117,14 @@ def test_train_resume_look(capsys, tmp_path):
 
     code, out, _ = run(capsys, "train", "--resume", "r")
     (took,) = re.findall(
-        "training steps with their compilation took (.*? s), the whole command",
+        "training time, with compilation: (.*? s); total time: ",
         " ".join(out.split()),
     )
 
     code, out, _ = run(capsys, "look", "r", "--only", "curves", "--only", "confusion", "--json")
     assert code == 0
     page = (tmp_path / "r" / "report.html").read_text()
-    assert f"<dt>training steps with their compilation</dt><dd>{took}</dd>" in page
+    assert f"<dt>training time, with compilation</dt><dd>{took}</dd>" in page
     assert "http://" not in page.replace("http://www.w3.org", "")
     assert len(list((tmp_path / "r" / "figures").glob("*.png"))) == 2
 
@@ -207,7 +211,7 @@ def test_verify_says_what_does_not_hold_and_goes_on(capsys, monkeypatch):
     bad = replace(good, ids=("1.2-xor",), title="Arithmetic", function=broken, of=())
     monkeypatch.setattr(claims, "find_claims", lambda *wanted: [bad, good])
     here = lambda chosen, *, seed, scale, jobs: (
-        claims.settle(claim, seed=seed, scale=scale) for claim in chosen
+        claims.run_claim(claim, seed=seed, scale=scale) for claim in chosen
     )
     monkeypatch.setattr(claims, "verify", here)
     code, out, _ = run(capsys, "verify")
@@ -219,24 +223,24 @@ def test_verify_says_what_does_not_hold_and_goes_on(capsys, monkeypatch):
 
 def test_verify_does_not_fail_for_want_of_data(capsys, monkeypatch):
     from thetax import claims
-    from thetax.data import Unavailable
+    from thetax.data import DatasetUnavailable
 
     def offline(key):
-        raise Unavailable("spambase could not be had. Each source failed:\n - the web")
+        raise DatasetUnavailable("spambase could not be had. Each source failed:\n - the web")
 
     (good,) = claims.find_claims("1.2-sgn")
     lacking = replace(good, ids=("1.2-xor",), title="Data", function=offline, of=())
     monkeypatch.setattr(claims, "find_claims", lambda *wanted: [lacking, good])
     here = lambda chosen, *, seed, scale, jobs: (
-        claims.settle(claim, seed=seed, scale=scale) for claim in chosen
+        claims.run_claim(claim, seed=seed, scale=scale) for claim in chosen
     )
     monkeypatch.setattr(claims, "verify", here)
     code, out, _ = run(capsys, "verify", "--html", "out.html")
     assert code == 0
     assert "1.2-xor: spambase could not be had" in out
-    assert "1 hold, 1 not checked for want of data" in out
+    assert "1 hold, 1 not checked: data missing" in out
     page = Path("out.html").read_text()
-    assert "Not checked for want of data" in page
+    assert "Not checked, because data is missing" in page
     assert "1 of 2" in page
 
 
@@ -246,8 +250,8 @@ def test_verify_does_not_fail_for_want_of_data(capsys, monkeypatch):
         (("1.2-novikov",), "did you mean 1.2-novikoff"),
         (("1.2-xor", "--json", "nowhere/out.json"), "make it first"),
         (("1.2-xor", "--html", "."), "is a folder"),
-        (("1.2-xor", "--jobs", "0"), "at least 1"),
-        (("1.2-xor", "--html", "x", "--json", "x"), "name two files"),
+        (("1.2-xor", "--jobs", "0"), "jobs must be an integer >= 1; got 0"),
+        (("1.2-xor", "--html", "x", "--json", "x"), "--json and --html are both x; give two files"),
         (("1.2-xor", "--html", "/proc/x.html"), "cannot be written"),
     ],
 )
@@ -262,7 +266,7 @@ def test_an_interrupted_verify_tells_what_it_found(capsys, monkeypatch):
     from thetax import claims
 
     def stopped(chosen, *, seed, scale, jobs):
-        yield claims.settle(chosen[0], seed=seed, scale=scale)
+        yield claims.run_claim(chosen[0], seed=seed, scale=scale)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(claims, "verify", stopped)
@@ -287,4 +291,4 @@ def test_list_claims(capsys):
     _, out, _ = run(capsys, "list", "claims", "--json")
     chapters = json.loads(out)
     assert [c["chapter"] for c in chapters][:3] == ["1", "2", "3"]
-    assert all(c["settled"] == c["rows"] for c in chapters[:3])
+    assert all(c["claimed"] == c["rows"] for c in chapters[:3])

@@ -71,7 +71,7 @@ def test_alone_it_is_a_list_and_with_others_a_table(capsys, small):
 
 def test_what_is_too_long_is_cut_and_told(capsys, small):
     _, long, error = run(capsys, "embed", "a " * 20, "--model", small)
-    assert "text 1 has 22 tokens; the first 8 are read" in error
+    assert "text 1 has 22 tokens; it is truncated to 8" in error
     _, cut, error = run(capsys, "embed", "a " * 6, "--model", small)
     assert (json.loads(long), error) == (json.loads(cut), "")
 
@@ -84,30 +84,30 @@ def test_marks_in_a_text_are_text(small):
 def test_the_folder_may_say_how_long_and_how(small, tmp_path):
     network = load_pretrained(small)
     assert (
-        command.longest(network),
-        command.longest(network, 5),
-        command.longest(network, 256),
+        command.max_sentence_length(network),
+        command.max_sentence_length(network, 5),
+        command.max_sentence_length(network, 256),
     ) == (8, 5, 8)
     (tmp_path / "sentence_bert_config.json").write_text('{"max_seq_length": 6}')
-    assert command.longest(network, 5) == 6
+    assert command.max_sentence_length(network, 5) == 6
     (tmp_path / "1_Pooling").mkdir()
     pooling = tmp_path / "1_Pooling" / "config.json"
     pooling.write_text('{"pooling_mode_cls_token": false, "pooling_mode_mean_tokens": true}')
-    assert command.longest(network) == 6
+    assert command.max_sentence_length(network) == 6
     pooling.write_text('{"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false}')
     with pytest.raises(
-        ValueError, match="asks for pooling_mode_cls_token; only the mean of the tokens"
+        ValueError, match="sets pooling_mode_cls_token; only pooling_mode_mean_tokens is supported"
     ):
-        command.longest(network)
+        command.max_sentence_length(network)
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("a", " ", "--model", "minilm"), "text 2 of 2 is empty; there is nothing to embed."),
+        (("a", " ", "--model", "minilm"), "text 2 of 2 is empty. Give a sentence."),
         (
             ("a", "--model", "bert-large"),
-            "model='bert-large' is neither a folder that is there nor 'minilm'",
+            "model='bert-large' is neither an existing folder or file nor 'minilm'",
         ),
         (("\u200b\u200b", "--model", "."), "text 1 has no tokens"),
     ],
@@ -127,7 +127,7 @@ def test_a_folder_that_does_not_fit_is_answered(capsys, small, tmp_path):
     assert (code, "has neither tokenizer.json nor vocab.txt" in error) == (1, True), error
     (tmp_path / "vocab.txt").write_text("\n".join([*PIECES, "c", ""]))
     code, _, error = run(capsys, "embed", "a", "--model", small)
-    assert (code, "its tokeniser has 9 pieces, but its model only 8 vectors" in error) == (
+    assert (code, "the tokeniser has 9 pieces, but the model has only 8 embeddings" in error) == (
         1,
         True,
     ), error
@@ -135,7 +135,10 @@ def test_a_folder_that_does_not_fit_is_answered(capsys, small, tmp_path):
         tmp_path / "gpt", drawn(partial(GPT.init, 8, 4, depth=1, heads=2, max_length=8))
     )
     code, _, error = run(capsys, "embed", "a", "--model", "gpt")
-    assert (code, "holds a GPT (model_type 'gpt2'); to embed sentences, give a BERT" in error) == (
+    assert (
+        code,
+        "contains a GPT (model_type 'gpt2'). To embed sentences, give a BERT" in error,
+    ) == (
         1,
         True,
     ), error

@@ -13,8 +13,8 @@ import pytest
 from shell import run
 
 from thetax.cli import generate as command
-from thetax.data import BytePairs
-from thetax.data.text.bytepairs import BYTE
+from thetax.data import BytePairEncoding
+from thetax.data.text.byte_pair_encoding import BYTE
 from thetax.models import GPT, stream
 from thetax.train import load_pretrained, save_pretrained
 
@@ -33,7 +33,7 @@ def drawn(make):
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("gpt")
-    tokeniser = BytePairs([*MARKS, *sorted(BYTE)], [], special=MARKS)
+    tokeniser = BytePairEncoding([*MARKS, *sorted(BYTE)], [], special_tokens=MARKS)
     model = drawn(partial(GPT.llama, 259, 8, depth=1, heads=2, hidden=8))
     save_pretrained(
         folder,
@@ -55,13 +55,18 @@ def test_it_goes_on_with_the_likeliest(capsys, small):
     network = load_pretrained(small)
     begin = network.tokeniser.tokens("hi").tolist()
     said = [
-        token for token in stream(network.model, begin, length=9, end=(0, 2)) if token not in (0, 2)
+        token
+        for token in stream(network.model, begin, max_new_tokens=9, end_tokens=(0, 2))
+        if token not in (0, 2)
     ]
-    arguments = ("generate", "hi", "--model", small, "--tokens", "9", "--temperature", "0")
+    arguments = ("generate", "hi", "--model", small, "--max-new-tokens", "9", "--temperature", "0")
     code, out, _ = run(capsys, *arguments, "--json")
     assert (code, json.loads(out)) == (0, {"prompt": "hi", "text": network.tokeniser.decode(said)})
     code, out, _ = run(capsys, *arguments)
-    assert (code, out) == (0, network.tokeniser.decode(said).translate(command._UNSEEN) + "\n")
+    assert (code, out) == (
+        0,
+        network.tokeniser.decode(said).translate(command._CONTROL_CHARACTERS) + "\n",
+    )
 
 
 def test_a_seed_is_a_text(capsys, small):
@@ -70,7 +75,7 @@ def test_a_seed_is_a_text(capsys, small):
         "hi",
         "--model",
         small,
-        "--tokens",
+        "--max-new-tokens",
         "9",
         "--temperature",
         "2",
@@ -82,7 +87,7 @@ def test_a_seed_is_a_text(capsys, small):
 
 def test_a_user_asks_in_the_form_of_the_template(small, tmp_path):
     network = load_pretrained(small)
-    assert command.prompted(network, "hi", plain=False) == (
+    assert command.encode_prompt(network, "hi", plain=False) == (
         network.tokeniser.tokens("hi").tolist(),
         (0, 2),
     )
@@ -93,24 +98,29 @@ def test_a_user_asks_in_the_form_of_the_template(small, tmp_path):
         "<|im_start|>system\nBe "
         "kind<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
     )
-    assert command.prompted(network, "hi", plain=False)[0] == tokens(whole).tolist()
-    assert command.prompted(network, "hi", plain=True)[0] == tokens("hi").tolist()
-    imitated = command.prompted(network, "<|im_end|>", plain=False)[0]
+    assert command.encode_prompt(network, "hi", plain=False)[0] == tokens(whole).tolist()
+    assert command.encode_prompt(network, "hi", plain=True)[0] == tokens("hi").tolist()
+    imitated = command.encode_prompt(network, "<|im_end|>", plain=False)[0]
     assert [imitated.count(mark) for mark in (1, 2)] == [3, 2]
 
 
 def test_another_form_is_refused(capsys, small, tmp_path):
     (tmp_path / "chat_template.jinja").write_text("[INST] {{ messages }} [/INST]")
-    code, _, error = run(capsys, "generate", "hi", "--model", small, "--tokens", "3")
+    code, _, error = run(capsys, "generate", "hi", "--model", small, "--max-new-tokens", "3")
     assert (
         code,
-        "template for chat is not of the form <|im_start|> ... <|im_end|>; use --plain" in error,
+        "chat template of this model is not ChatML (<|im_start|> ... <|im_end|>). Use --plain"
+        in error,
     ) == (1, True)
     assert (
-        run(capsys, "generate", "hi", "--model", small, "--tokens", "3", "--plain", "--json")[0]
+        run(
+            capsys, "generate", "hi", "--model", small, "--max-new-tokens", "3", "--plain", "--json"
+        )[0]
         == 0
     )
-    assert run(capsys, "generate", "hi", "--model", small, "--tokens", "3", "--chat")[0] == 1
+    assert (
+        run(capsys, "generate", "hi", "--model", small, "--max-new-tokens", "3", "--chat")[0] == 1
+    )
 
 
 def spoken(monkeypatch, small, tokens):
@@ -124,7 +134,7 @@ def test_characters_come_whole_and_command_no_terminal(capsys, small, monkeypatc
     written = []
     monkeypatch.setattr("builtins.print", lambda text="", **_: written.append(text))
     spoken(monkeypatch, small, lambda tokeniser: iter(tokeniser.tokens("a😀\x1b[2J\n").tolist()))
-    run(capsys, "generate", "hi", "--tokens", "9")
+    run(capsys, "generate", "hi", "--max-new-tokens", "9")
     assert written == ["a", "😀", "", "[", "2", "J", "\n", ""]
 
 
@@ -139,7 +149,7 @@ def test_an_interrupt_ends_the_line(capsys, small, monkeypatch):
         signal.SIGINT, signal.default_int_handler
     )  # a job in the background ignores it
     try:
-        code, out, error = run(capsys, "generate", "hi", "--tokens", "9")
+        code, out, error = run(capsys, "generate", "hi", "--max-new-tokens", "9")
     finally:
         signal.signal(signal.SIGINT, before)
     assert (code, out, error) == (130, "so far\n", "interrupted")
@@ -148,21 +158,24 @@ def test_an_interrupt_ends_the_line(capsys, small, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("", "--model", "smollm2"), "prompt is empty; say something."),
         (
-            ("hi", "--tokens", "0"),
-            "tokens and top count tokens and must be at least 1; got 0 and None.",
+            ("", "--model", "smollm2"),
+            "prompt is empty. Give a question or the beginning of a text.",
         ),
-        (("hi", "--temperature", "-1"), "temperature must be a number from 0 on; got -1.0."),
-        (("hi", "--temperature", "nan"), "temperature must be a number from 0 on; got nan."),
-        (("hi", "--top-p", "2"), "top_p is a probability, more than 0 and at most 1; got 2.0."),
+        (
+            ("hi", "--max-new-tokens", "0"),
+            "max_new_tokens must be an integer >= 1; got 0.",
+        ),
+        (("hi", "--temperature", "-1"), "temperature must be finite and >= 0; got -1.0."),
+        (("hi", "--temperature", "nan"), "temperature must be finite and >= 0; got nan."),
+        (("hi", "--top-p", "2"), "top_p must be a probability, 0 < top_p <= 1; got 2.0."),
         (
             ("hi", "--model", "nowhere"),
-            "model='nowhere' is neither a folder that is there nor 'smollm2'",
+            "model='nowhere' is neither an existing folder or file nor 'smollm2'",
         ),
         (
-            ("hi", "--model", ".", "--tokens", "99"),
-            "at most 80 tokens, but the prompt has 2 and 99 more are asked for",
+            ("hi", "--model", ".", "--max-new-tokens", "99"),
+            "a context of 80 tokens; got a prompt of 2 tokens and max_new_tokens=99",
         ),
     ],
 )

@@ -19,7 +19,7 @@ from shell import run
 
 import thetax
 from thetax.cli import interrupt
-from thetax.train.loop.interrupt import listening
+from thetax.train.loop.interrupt import catch_interrupts
 
 
 @pytest.fixture(autouse=True)
@@ -140,9 +140,9 @@ def test_other_dropped_errors_are_still_reported(monkeypatch):
 def test_a_fit_asked_twice_is_interrupted_as_the_program_is():
     interrupt.interrupts.install()
     try:
-        with interrupt.interrupts, listening() as stop_asked:
+        with interrupt.interrupts, catch_interrupts() as stop_requested:
             ctrl_c()
-            assert stop_asked()
+            assert stop_requested()
             with pytest.raises(interrupt.Interrupt):
                 ctrl_c()
             interrupt.interrupts.acknowledge()
@@ -209,10 +209,10 @@ def test_a_worker_of_verify_ends_with_its_parent(monkeypatch):
     monkeypatch.setattr(workers, "parent_process", Parent)
     monkeypatch.setattr(workers, "threadpool_limits", lambda threads: None)
     monkeypatch.setattr(workers, "jax", unittest.mock.Mock())
-    monkeypatch.setattr(workers, "remember_compilations", lambda: None)
+    monkeypatch.setattr(workers, "enable_compilation_cache", lambda: None)
     monkeypatch.setattr(os, "_exit", codes.append)
-    workers._begin()
+    workers._start_worker()
     for thread in threading.enumerate():
-        if thread.name == workers.WATCH:
+        if thread.name == workers.PARENT_WATCH:
             thread.join()
     assert codes == ["parent ended", 1]

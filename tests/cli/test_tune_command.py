@@ -6,7 +6,7 @@ import signal
 import pytest
 from shell import run
 
-from thetax.cli.tune import _Lines
+from thetax.cli.tune import _LineDisplay
 
 pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
 SMALL = (
@@ -28,24 +28,30 @@ SMALL = (
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ((), "Tune what? thetax tune RECIPE, with one of: default, digits, mnist"),
-        (("digts",), "There is nothing to tune called 'digts'; did you mean digits?"),
-        (("digits", "--trials", "0"), "trials must be a whole number of at least 1; got 0"),
-        (("digits", "--folds", "1439"), "1438 examples cannot be dealt into 1439 parts"),
-        (("digits", "--learning-rate", "1e-1:1e-4"), "the low end comes first"),
+        (
+            (),
+            "missing: thetax tune RECIPE, with one of: default, digits, mnist",
+        ),
+        (("digts",), "There is no recipe to tune called 'digts'; did you mean digits?"),
+        (("digits", "--trials", "0"), "trials must be an integer >= 1; got 0"),
+        (("digits", "--folds", "1439"), "cannot split 1438 examples into 1439 parts"),
+        (
+            ("digits", "--learning-rate", "1e-1:1e-4"),
+            "learning_rate must be a Range(low, high) with low <= high",
+        ),
         (
             ("digits", "--learning-rate", "fast"),
-            "learning_rate is a number, numbers between commas, or low:high; got 'fast'",
+            "learning_rate must be a number, numbers separated by commas, or low:high; got 'fast'",
         ),
         (
             ("digits", "--batch-size", "32,5000"),
-            "batch_size=5000 is larger than the 1150 of 1438 examples",
+            "batch_size must be at most 1150, the training examples of a fold",
         ),
         (
             ("digits", "--width", "1.5"),
-            "width counts something and must be a whole number; got 1.5",
+            "width must be an integer; got 1.5",
         ),
-        (("digits", "--seed", "-1"), "seed must lie between"),
+        (("digits", "--seed", "-1"), "seed must be an integer in [0, 2^63); got -1"),
         (("--resume", "nowhere"), "nowhere holds no run"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
@@ -130,8 +136,8 @@ def test_ctrl_c_leaves_a_search_that_goes_on(capsys, monkeypatch):
     """It comes when the second trial has been shown; the first two are not tried again."""
     shown = []
 
-    def saw(lines, standing):
-        shown.append([trial.number for trial in standing.trials])
+    def update(display, progress):
+        shown.append([trial.number for trial in progress.trials])
         if len(shown[-1]) == 2:
             signal.raise_signal(signal.SIGINT)
 
@@ -140,15 +146,15 @@ def test_ctrl_c_leaves_a_search_that_goes_on(capsys, monkeypatch):
     )  # a job in the background ignores it
     try:
         with monkeypatch.context() as watched:
-            watched.setattr(_Lines, "saw", saw)
+            watched.setattr(_LineDisplay, "update", update)
             asked = ("tune", "digits", "--trials", "4", *SMALL, "--workers", "1", "--out", "r")
             code, _, error = run(capsys, *asked)
     finally:
         signal.signal(signal.SIGINT, before)
-    assert (code, error) == (130, "interrupted; go on with: thetax tune --resume r")
+    assert (code, error) == (130, "interrupted; resume with: thetax tune --resume r")
     assert len(shown[-1]) == 2
     code, out, error = run(capsys, "tune", "--resume", "r", "--workers", "1", "--json")
     assert code == 0, error
-    told = [json.loads(line) for line in out.splitlines()]
-    assert [line["event"] for line in told] == [*["trial"] * 4, "done"]
-    assert [line["trial"] for line in told[:2]] == shown[-1]
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert [line["event"] for line in lines] == [*["trial"] * 4, "done"]
+    assert [line["trial"] for line in lines[:2]] == shown[-1]

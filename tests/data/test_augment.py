@@ -98,7 +98,7 @@ def test_crop_is_a_window_of_the_image():
 def test_rotation_by_a_right_angle_is_exact():
     x = jr.normal(jr.key(0), (2, 6, 6))
     np.testing.assert_allclose(
-        augment.turned(x, jnp.array(jnp.pi / 2)), jnp.rot90(x, axes=(1, 2)), atol=1e-4
+        augment.rotate_image(x, jnp.array(jnp.pi / 2)), jnp.rot90(x, axes=(1, 2)), atol=1e-4
     )
 
 
@@ -137,7 +137,7 @@ def test_one_of_draws_each_alike():
 def test_union_has_every_example_under_every_transformation():
     xs = np.arange(12.0).reshape(3, 4)
     ys = np.array([5, 6, 7])
-    changed, labels = augment.union(xs, ys, *TURNS)
+    changed, labels = augment.apply_all(xs, ys, *TURNS)
     expected = [(turn(x).tolist(), int(y)) for turn in TURNS for x, y in zip(xs, ys)]
     assert [(x.tolist(), int(y)) for x, y in zip(np.asarray(changed), labels)] == expected
     assert changed.shape == (9, 4)
@@ -147,25 +147,27 @@ def test_transformations_that_cannot_be_united():
     xs = jnp.zeros((3, 4))
     ys = jnp.zeros(3)
     with pytest.raises(ValueError, match="expected one or more functions"):
-        augment.union(xs, ys)
+        augment.apply_all(xs, ys)
     with pytest.raises(ValueError, match="expected one or more functions"):
         augment.one_of()
-    with pytest.raises(ValueError, match=r"they give \[\(3, 2\), \(3, 4\)\]"):
-        augment.union(xs, ys, lambda x: x, lambda x: x[:2])
+    with pytest.raises(ValueError, match=r"same shape; got \[\(3, 2\), \(3, 4\)\]"):
+        augment.apply_all(xs, ys, lambda x: x, lambda x: x[:2])
 
 
 @pytest.mark.usefixtures("unchecked")
 def test_union_needs_a_label_for_each():
     with pytest.raises(ValueError, match="3 xs and 2 ys"):
-        augment.union(jnp.zeros((3, 4)), jnp.zeros(2), jnp.flip)
+        augment.apply_all(jnp.zeros((3, 4)), jnp.zeros(2), jnp.flip)
 
 
 def test_arguments_out_of_range():
-    with pytest.raises(ValueError, match=r"probability=1.5: expected a number from 0 to 1"):
+    with pytest.raises(ValueError, match=r"probability must be in \[0, 1\]; got 1\.5"):
         augment.flip(probability=1.5)
-    with pytest.raises(ValueError, match=r"pixels=-1: expected 0 or more"):
+    with pytest.raises(ValueError, match="pixels must be >= 0; got -1"):
         augment.shift(pixels=-1)
-    with pytest.raises(ValueError, match=r"size=0: expected 1 or more"):
+    with pytest.raises(ValueError, match="size must be an integer >= 1; got 0"):
         augment.cutout(size=0)
-    with pytest.raises(ValueError, match=r"a window of 9 by 9 does not fit an image of 4 by 4"):
+    with pytest.raises(
+        ValueError, match=r"a window of 9 by 9 does not fit into an image of 4 by 4"
+    ):
         augment.crop(height=9, width=9)(jnp.zeros((4, 4)), key=jr.key(0))

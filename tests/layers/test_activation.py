@@ -1,4 +1,4 @@
-"""Activations: values against scipy and closed forms, at ±0 and at the extremes."""
+"""Activations against SciPy and closed forms, at ±0 and at extreme values."""
 
 import jax
 import jax.numpy as jnp
@@ -42,22 +42,20 @@ REFERENCES = [
     ("activation", "reference"), REFERENCES, ids=[f.__name__ for f, _ in REFERENCES]
 )
 def test_values(activation, reference):
-    """Agrees with the reference to double precision, also at ±0 and ±800, and is finite there."""
+    """Equal to the reference in double precision, also at ±0 and ±800, and finite there."""
     found = activation(jnp.asarray(z))
     assert np.isfinite(found).all()
     assert np.allclose(found, reference(z), rtol=1e-13, atol=1e-15)
 
 
 @pytest.mark.parametrize("activation", [f for f, _ in REFERENCES], ids=lambda f: f.__name__)
-def test_slope_is_finite_everywhere(activation):
-    """No NaN in a gradient, at the kinks and the extremes either."""
+def test_gradient_is_finite_everywhere(activation):
+    """No NaN in a gradient, at kinks and extreme values."""
     assert np.isfinite(jax.vmap(jax.grad(activation))(jnp.asarray(z))).all()
 
 
 def test_two_signs():
-    """The perceptron's sign abstains at 0, Hopfield's and the threshold unit's choose; −0 counts as
-    0.
-    """
+    """`sign` is 0 at 0; `spin` and `heaviside` are not; −0 counts as 0."""
     zeros = jnp.array([0.0, -0.0])
     assert sign(zeros).tolist() == [0, 0]
     assert spin(zeros).tolist() == [1, 1]
@@ -95,15 +93,15 @@ def test_softmax():
 
 
 def test_extremes_in_float32():
-    """Single precision saturates, it does not overflow."""
+    """Single precision saturates and does not overflow."""
     edge = jnp.array([-800.0, 800.0], jnp.float32)
     assert sigmoid(edge).tolist() == [0, 1]
     assert softplus(edge).tolist() == [0, 800]
     assert gelu(edge).tolist() == [0, 800]
 
 
-def test_centred_is_zero_at_zero_and_one_object():
-    """φ(z) − φ(0); asked for twice it is the same function, so two networks of a make have one
+def test_centred_is_zero_at_zero_and_cached():
+    """φ(z) − φ(0); two calls return the same function, so equal networks have equal tree
     structure.
     """
     x = jnp.asarray(z)

@@ -20,8 +20,8 @@ from thetax.layers import (
     Pointwise,
     Residual,
     centred,
-    mean,
-    mixture,
+    mean_output,
+    mean_probabilities,
 )
 from thetax.models import MLP
 
@@ -35,8 +35,8 @@ def zero_layer(n, m, activation):
 
 @pytest.mark.parametrize("activation", ACTIVATIONS, ids=lambda f: f.__name__)
 def test_residual_with_zero_weights_is_the_identity(activation):
-    """Exactly, also a hundred deep (2.4-residual-identity); without `centred` it fails where φ(0) ≠
-    0.
+    """Exactly, also for 100 layers (2.4-residual-identity); without `centred` it fails if
+    φ(0) ≠ 0.
     """
     x = normal(0, 5)
     layer = Residual(zero_layer(5, 5, centred(activation)))
@@ -46,7 +46,7 @@ def test_residual_with_zero_weights_is_the_identity(activation):
 
 
 def test_residual_is_the_sum():
-    """x + φ(Wx + b) − φ(0), and Vx + … where the widths differ; V = I recovers the first."""
+    """x + φ(Wx + b) − φ(0), and Vx + … if the widths differ; V = I gives the first."""
     W = normal(1, 3, 3)
     b = normal(2, 3)
     x = normal(3, 3)
@@ -60,7 +60,7 @@ def test_residual_is_the_sum():
     )
 
 
-def test_residual_projects_only_where_widths_differ():
+def test_residual_projects_only_if_widths_differ():
     """init draws V of variance 1/n for n ≠ m and none for n = m."""
     inner = partial(Linear.init, key=jr.key(0))
     assert Residual.init(inner(3, 3), 3, 3, key=jr.key(1)).skip is None
@@ -71,8 +71,8 @@ def test_residual_projects_only_where_widths_differ():
 
 @pytest.mark.parametrize("m", [1, 4])
 @pytest.mark.usefixtures("unchecked")
-def test_residual_refuses_widths_that_differ(m):
-    """Also one output, which would spread silently over all inputs."""
+def test_residual_with_unequal_widths_raises(m):
+    """Also for one output, which would broadcast silently."""
     with pytest.raises(ValueError, match="projection"):
         Residual(zero_layer(3, m, layers.tanh))(jnp.ones(3))
 
@@ -84,7 +84,7 @@ def test_concat_appends():
     assert jnp.array_equal(Concat(inner)(x), jnp.concatenate([x, inner(x)]))
 
 
-def test_dense_network_reads_all_that_came_before():
+def test_dense_network_concatenates_all_outputs():
     """MLP with Concat: layer ℓ has input width n + Σ_{j<ℓ} m_j, and equals the explicit
     concatenations.
     """
@@ -110,7 +110,7 @@ def test_dense_network_without_its_skips_is_plain():
 
 
 def test_chain_is_composition():
-    """Functions are layers; any prefix gives the activations; the empty chain is the identity."""
+    """Functions are layers; prefixes give the activations; the empty chain is the identity."""
     a = Linear(normal(0, 4, 3), normal(1, 4))
     b = Linear(normal(2, 2, 4), normal(3, 2))
     x = normal(4, 3)
@@ -120,8 +120,8 @@ def test_chain_is_composition():
     assert isinstance(Chain(jnp.tanh).layers[0], Pointwise)
 
 
-def test_chain_gives_each_layer_a_key_of_its_own():
-    """Two equal dropouts in a row draw different masks: 1000 units survive both with probability ¼,
+def test_chain_splits_the_key():
+    """Two equal dropouts in a row have different masks: 1000 units survive both with probability ¼,
     not ½.
     """
     kept = float((Chain(Dropout(0.5), Dropout(0.5))(jnp.ones(1000), key=jr.key(0)) > 0).mean())
@@ -137,7 +137,7 @@ def test_keys_reach_the_inner_part(wrap):
 
 
 def test_ensemble_pools_its_members():
-    """The mean and the mixture over members called one by one."""
+    """The mean output and the mean probabilities of members called separately."""
     net = Ensemble.init(partial(Linear.init, 3, 4), 5, key=jr.key(0))
     members = [jax.tree.map(lambda leaf, i=i: leaf[i], net.members) for i in range(5)]
     x = normal(1, 3)
@@ -145,27 +145,27 @@ def test_ensemble_pools_its_members():
     assert len({member.W[0, 0].item() for member in members}) == 5
     assert jnp.allclose(net(x), alone.mean(axis=0), atol=1e-6)
     expected = np.log(special.softmax(np.asarray(alone), axis=1).mean(axis=0))
-    assert jnp.allclose(Ensemble(net.members, mixture)(x), expected, atol=1e-6)
-    assert jnp.array_equal(mean(alone), alone.mean(axis=0))
+    assert jnp.allclose(Ensemble(net.members, mean_probabilities)(x), expected, atol=1e-6)
+    assert jnp.array_equal(mean_output(alone), alone.mean(axis=0))
 
 
-def test_ensemble_members_draw_apart():
-    """With a key every member drops units of its own."""
+def test_ensemble_splits_the_key():
+    """With a key every member has its own dropout mask."""
     make = lambda key: Chain(Linear(jnp.ones((1, 1)), jnp.zeros(1)), Dropout(0.5))
     net = Ensemble.init(make, 3, pool=lambda outputs: outputs, key=jr.key(0))
     drawn = jnp.stack([net(jnp.ones(1), key=jr.key(i)).ravel() for i in range(8)])
     assert not jnp.array_equal(drawn[:, 0], drawn[:, 1])
 
 
-def test_mixture_is_stable():
+def test_mean_probabilities_is_stable():
     """Logits of 1e4 give log-probabilities, not NaN."""
-    assert jnp.allclose(mixture(jnp.array([[1e4, 0.0], [1e4, 0.0]])), jnp.array([0.0, -1e4]))
+    assert jnp.allclose(
+        mean_probabilities(jnp.array([[1e4, 0.0], [1e4, 0.0]])), jnp.array([0.0, -1e4])
+    )
 
 
 @pytest.mark.slow
-def test_generic_rows_are_generic():
-    """The models on which the contracts run have no zero weights (else the checks would check
-    little).
-    """
+def test_contract_models_have_no_zero_weights():
+    """Zero weights would make the contract tests weaker."""
     leaves = [leaf for row in MODELS for leaf in jax.tree.leaves(generic(row))]
     assert all(float(jnp.abs(leaf).min()) > 0.04 for leaf in leaves)

@@ -1,4 +1,6 @@
-"""Dropout (§8.4). Statistical checks: fixed keys, 4 s.e., a false alarm in 16,000."""
+"""Dropout (§8.4). Statistical tests use fixed keys and 4 standard errors: a false alarm in
+16,000.
+"""
 
 import itertools
 
@@ -11,7 +13,7 @@ from contracts import normal
 
 from thetax.core import predict
 from thetax.layers import Chain, DropConnect, Dropout, Linear
-from thetax.layers.dropout import coins
+from thetax.layers.dropout import bernoulli_mask
 
 pytestmark = pytest.mark.usefixtures("strict")
 N = 40_000
@@ -19,8 +21,8 @@ N = 40_000
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
 def test_frequency_and_mean(p):
-    """Units stay with probability 1 − p; the mean of the output is the input; what stays is x / (1
-    − p).
+    """Units are kept with probability 1 − p; the mean of the output is the input; kept units are x
+    / (1 − p).
     """
     y = np.asarray(Dropout(p)(jnp.ones(N), key=jr.key(0)), np.float64)
     kept = (y > 0).mean()
@@ -30,7 +32,7 @@ def test_frequency_and_mean(p):
 
 
 def test_units_are_independent():
-    """Neighbours, rows and two keys do not agree more often than chance."""
+    """Neighbours, rows and two keys agree as often as independent variables."""
     a, b = (np.asarray(Dropout(0.5)(jnp.ones((200, 200)), key=jr.key(i))) > 0 for i in (0, 1))
     for x, y in ((a, b), (a[1:], a[:-1]), (a[:, 1:], a[:, :-1])):
         assert abs((x == y).mean() - 0.5) < 4 * 0.5 / np.sqrt(x.size)
@@ -38,7 +40,7 @@ def test_units_are_independent():
 
 @pytest.mark.slow
 def test_gradient_has_the_same_mask():
-    """∂y/∂x is y/x: zero where the unit was dropped, 1/(1 − p) where it stayed."""
+    """∂y/∂x is y/x: zero for dropped units, 1/(1 − p) for the others."""
     x = jnp.abs(normal(0, 100)) + 1
     drop = Dropout(0.3)
     y = drop(x, key=jr.key(2))
@@ -47,7 +49,7 @@ def test_gradient_has_the_same_mask():
     assert 0 < int((grad == 0).sum()) < 100
 
 
-def test_without_a_key_or_a_rate_it_is_the_identity():
+def test_identity_without_key_or_with_p_zero():
     x = normal(1, 5)
     assert Dropout(0.5)(x) is x
     assert Dropout(0.0)(x, key=jr.key(0)) is x
@@ -55,21 +57,23 @@ def test_without_a_key_or_a_rate_it_is_the_identity():
 
 
 @pytest.mark.parametrize("p", [1.0, -0.1, 1.5, float("nan")])
-def test_bad_rates_are_refused(p):
-    with pytest.raises(ValueError, match=r"Dropout: .* 0 <= p < 1"):
+def test_invalid_p(p):
+    with pytest.raises(
+        ValueError, match=r"Dropout: p is the probability of dropping and must be in \[0, 1\)"
+    ):
         Dropout(p)
-    with pytest.raises(ValueError, match=r"DropConnect: .* 0 <= p < 1"):
+    with pytest.raises(ValueError, match=r"DropConnect: p is .* must be in \[0, 1\)"):
         DropConnect(Linear(jnp.ones((1, 1))), p)
 
 
-def test_half_precision_stays():
+def test_half_precision_is_kept():
     assert Dropout(0.5)(jnp.ones(4, jnp.bfloat16), key=jr.key(0)).dtype == jnp.bfloat16
 
 
 @pytest.mark.slow
-def test_linear_readout_averages_to_the_whole():
-    """8.4-dropout-scaling: over all 2⁸ masks E[wᵀ(b ⊙ x)/π] = wᵀx, and draws agree with it within 4
-    s.e.
+def test_mean_of_a_linear_readout():
+    """8.4-dropout-scaling: over all 2⁸ masks E[wᵀ(b ⊙ x)/π] = wᵀx, and samples agree within
+    4 s.e.
     """
     w = np.asarray(normal(2, 8), np.float64)
     x = np.asarray(normal(3, 8), np.float64)
@@ -86,7 +90,7 @@ def test_linear_readout_averages_to_the_whole():
     assert abs(drawn.mean() - w @ x) < 4 * drawn.std() / np.sqrt(5000)
 
 
-def test_coins_of_neighbouring_keys_and_places_are_uncorrelated():
+def test_masks_of_neighbouring_keys_are_uncorrelated():
     """Keys 0, 1, 2, ... as raw words, the worst case: correlations of places and of keys are those
     of noise.
 
@@ -97,7 +101,10 @@ def test_coins_of_neighbouring_keys_and_places_are_uncorrelated():
     keys = jax.vmap(lambda i: jr.wrap_key_data(jnp.stack([jnp.uint32(0), i])))(
         jnp.arange(1000, dtype=jnp.uint32)
     )
-    signs = np.asarray(jax.vmap(lambda key: coins(key, (256,), probability=0.5))(keys)) * 2.0 - 1
+    signs = (
+        np.asarray(jax.vmap(lambda key: bernoulli_mask(key, (256,), probability=0.5))(keys)) * 2.0
+        - 1
+    )
     for table in (signs, signs.T):
         pairs = np.triu_indices(table.shape[1], 1)
         found = (table.T @ table / np.sqrt(len(table)))[pairs]
@@ -105,12 +112,12 @@ def test_coins_of_neighbouring_keys_and_places_are_uncorrelated():
         assert np.abs(found).max() < np.sqrt(2 * np.log(len(found))) + 1
 
 
-def test_drop_connect_thins_weights():
-    """Weights and offsets stay with probability 1 − p, divided by it; each leaf has coins of its
-    own.
+def test_drop_connect_drops_weights():
+    """Weights and biases are kept with probability 1 − p and divided by it; each leaf has its own
+    mask.
     """
     layer = DropConnect(Linear(jnp.ones((200, 200)), jnp.ones(200)), 0.3)
-    left = layer.thinned(jr.key(0))
+    left = layer.drop_weights(jr.key(0))
     kept = np.concatenate([np.ravel(left.W), left.b]).astype(np.float64)
     assert np.allclose(kept[kept > 0], 1 / 0.7, rtol=1e-5)
     assert abs((kept > 0).mean() - 0.7) < 4 * np.sqrt(0.3 * 0.7 / kept.size)
@@ -118,9 +125,9 @@ def test_drop_connect_thins_weights():
 
 
 @pytest.mark.slow
-def test_drop_connect_is_its_layer_without_a_key_and_on_average():
-    """E over draws of an affine layer is the layer, within 4 s.e.; every example has a mask of its
-    own.
+def test_drop_connect_is_the_layer_without_a_key_and_on_average():
+    """The expectation for an affine layer is the layer, within 4 s.e.; every example has its own
+    mask.
     """
     inner = Linear.init(3, 2, key=jr.key(0))
     x = normal(1, 3)
@@ -137,9 +144,9 @@ def test_drop_connect_is_its_layer_without_a_key_and_on_average():
 
 
 @pytest.mark.slow
-def test_drop_connect_passes_its_key_on():
-    """A layer inside that draws is given chance of its own, other than that of the weights."""
+def test_drop_connect_passes_on_the_key():
+    """A random inner layer gets a key different from that of the weights."""
     layer = DropConnect(Chain(Linear(jnp.eye(50)), Dropout(0.5)), 0.0)
     assert 5 < int((layer(jnp.ones(50), key=jr.key(0)) == 0).sum()) < 45
-    with pytest.raises(ValueError, match="expected a layer whose weights to drop, got float"):
+    with pytest.raises(ValueError, match=r"must be a layer, .*; got a float\. .* Dropout\(p\)"):
         DropConnect(3.0, 0.5)

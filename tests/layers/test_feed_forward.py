@@ -1,4 +1,4 @@
-"""The networks of single tokens against their formulas."""
+"""The feed-forward layers against their formulas."""
 
 import jax
 import jax.random as jr
@@ -7,7 +7,7 @@ import pytest
 from contracts import normal
 from scipy.special import erf, expit
 
-from thetax.layers import FeedForward, Gated, gelu
+from thetax.layers import FeedForward, GatedFeedForward, gelu
 
 
 @pytest.mark.usefixtures("x64", "strict")
@@ -29,7 +29,7 @@ def test_feed_forward():
 
 @pytest.mark.usefixtures("x64", "strict")
 def test_gated():
-    layer = Gated.init(4, 5, key=jr.key(0))
+    layer = GatedFeedForward.init(4, 5, key=jr.key(0))
     x = np.asarray(normal(0, 3, 4))
     gate, up, down = (np.asarray(part.W) for part in (layer.gate, layer.up, layer.down))
     assert layer.gate.b is None
@@ -42,8 +42,8 @@ def test_gated():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [FeedForward, Gated])
-def test_each_token_by_itself(kind):
+@pytest.mark.parametrize("kind", [FeedForward, GatedFeedForward])
+def test_tokens_are_independent(kind):
     layer = kind.init(4, 5, key=jr.key(0))
     x = normal(0, 3, 4)
     slope = jax.jacobian(layer)(x)

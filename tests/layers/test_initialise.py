@@ -1,5 +1,5 @@
-"""The laws of θ₀ (§8.1). Statistical checks have fixed keys and stated widths: 4 s.e. is a false
-alarm in 16,000.
+"""Initial weights (§8.1). Statistical tests use fixed keys and 4 standard errors: a false alarm in
+16,000.
 """
 
 import math
@@ -21,9 +21,9 @@ from thetax.layers import (
     glorot,
     he,
     lecun,
+    ntk_parametrisation,
     orthogonal,
     relu,
-    tangent,
     uniform,
 )
 from thetax.models import MLP
@@ -52,8 +52,8 @@ def test_mean_and_variance(initialiser, sigma, spread):
     assert abs(W.var() - sigma**2) < 4 * sigma**2 * math.sqrt(spread / W.size)
 
 
-def test_shapes_of_the_laws():
-    """Kolmogorov–Smirnov at p > 1e-3; the uniform law fills its support and does not leave it."""
+def test_distributions():
+    """Kolmogorov–Smirnov with p > 1e-3; the uniform distribution fills its support."""
     edge = math.sqrt(3) * 0.3
     flat = np.asarray(uniform(0.3)(jr.key(1), SHAPE)).ravel()
     assert np.abs(flat).max() <= np.float32(edge)
@@ -67,8 +67,8 @@ def test_shapes_of_the_laws():
     )
 
 
-def test_fans():
-    """The product over a window: what a unit reads, what an input reaches."""
+def test_fan_in_and_fan_out():
+    """The products over a window: the inputs of a unit, the outputs of an input."""
     assert (fan_in((4, 3)), fan_out((4, 3))) == (3, 4)
     assert (fan_in(SHAPE), fan_out(SHAPE)) == (225, 3600)
 
@@ -84,7 +84,7 @@ def test_orthogonal(shape):
 
 
 @pytest.mark.usefixtures("x64")
-def test_orthogonal_is_uniform_over_the_group():
+def test_orthogonal_is_haar_distributed():
     """E W = 0 and E W₁₁² = 1/n within 4 s.e. over 2,000 draws: QR without the sign of R fails the
     first.
     """
@@ -97,9 +97,9 @@ def test_orthogonal_is_uniform_over_the_group():
     )  # on the circle, not only at ±1 as the notes have it
 
 
-def test_variance_kept_forward():
-    """lecun keeps the variance of linear units, he the second moment of ReLU units (8.1-lecun,
-    8.1-kaiming).
+def test_forward_variance():
+    """lecun preserves the variance with linear units, he the second moment with ReLU units
+    (8.1-lecun, 8.1-kaiming).
     """
     n, m = 300, 4000
     x = normal(0, n)
@@ -110,9 +110,9 @@ def test_variance_kept_forward():
 
 
 @pytest.mark.usefixtures("x64")
-def test_half_width_draw_by_draw():
-    """Every uniform weight is √3σ times the draw from [−1, 1] of the same key, and a normal one σ
-    times the normal.
+def test_samples_are_scaled_jax_samples():
+    """Uniform weights are √3σ times a sample from [−1, 1] with the same key, normal ones σ times a
+    standard normal.
     """
     unit = jr.uniform(jr.key(2), (50, 4), minval=-1.0, maxval=1.0)
     assert np.allclose(uniform(0.7)(jr.key(2), (50, 4)), math.sqrt(3) * 0.7 * unit, rtol=1e-12)
@@ -121,7 +121,7 @@ def test_half_width_draw_by_draw():
     )
 
 
-def test_glorot_stands_between_forward_and_backward():
+def test_glorot_is_between_forward_and_backward():
     """nσ² = 1/2 forward and mσ² = 3/2 backward for m = 3n, within 4 s.e.; their mean is 1."""
     n, m = 200, 600
     layer = Linear.init(n, m, initialiser=glorot, bias=False, key=jr.key(0))
@@ -136,7 +136,7 @@ def test_glorot_stands_between_forward_and_backward():
 @pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 def test_orthogonal_layers_keep_norms_both_ways():
-    """A tall layer keeps every length forward, a wide one backward, a square one both."""
+    """A tall layer preserves norms forward, a wide one backward, a square one both."""
     for n, m in ((4, 9), (9, 4), (6, 6)):
         layer = Linear.init(n, m, initialiser=orthogonal, bias=False, key=jr.key(0))
         x = jr.normal(jr.key(1), (n,), float)
@@ -150,10 +150,8 @@ def test_orthogonal_layers_keep_norms_both_ways():
         assert (abs(kept[1] - 1) < 1e-12) == (m <= n)
 
 
-def test_a_network_begins_by_the_law_it_is_given():
-    """Each layer of an MLP is drawn with its own fan-in, and no two alike; a law is a function of
-    its key.
-    """
+def test_network_uses_the_given_initialiser():
+    """Each layer of an MLP is drawn with its own fan-in and its own key."""
     net = MLP.init(100, 400, 300, 50, initialiser=lecun, key=jr.key(0))
     held = [layer for layer in net.body.layers if isinstance(layer, Linear)]
     for layer, n in zip(held, (100, 400, 300), strict=True):
@@ -166,12 +164,12 @@ def test_standard_bias_is_zero():
     assert Linear.init(3, 4, key=jr.key(0)).b.tolist() == [0, 0, 0, 0]
 
 
-def test_tangent_has_the_function_law_of_the_standard_parametrisation():
+def test_ntk_parametrisation_has_the_standard_distribution():
     """(σ_W/√n) W with W standard normal is gaussian(σ_W/√n), and its bias has variance σ_b², within
     4 s.e.
     """
     n, m = 200, 5000
-    layer = Linear.init(n, m, initialiser=tangent(weight=1.5, bias=0.5), key=jr.key(0))
+    layer = Linear.init(n, m, initialiser=ntk_parametrisation(weight=1.5, bias=0.5), key=jr.key(0))
     standard = np.asarray(layer.W, np.float64)
     assert abs(standard.var() - 1) < 4 * math.sqrt(2 / (n * m))
     x = normal(1, n)
@@ -182,9 +180,9 @@ def test_tangent_has_the_function_law_of_the_standard_parametrisation():
     assert jnp.allclose(plain(x), layer(x), rtol=1e-4, atol=1e-5)
 
 
-def test_tangent_scales_the_gradients():
-    """At the same function, ∂/∂W and ∂/∂b are the standard ones times s_W and s_b."""
-    layer = Linear.init(4, 3, initialiser=tangent(weight=1.5, bias=0.5), key=jr.key(0))
+def test_ntk_parametrisation_scales_the_gradients():
+    """For the same function, ∂/∂W and ∂/∂b are the standard ones times s_W and s_b."""
+    layer = Linear.init(4, 3, initialiser=ntk_parametrisation(weight=1.5, bias=0.5), key=jr.key(0))
     plain = Linear(layer.scale_W * layer.W, layer.scale_b * layer.b)
     x = normal(2, 4)
     loss = lambda layer: jnp.sin(layer(x)).sum()
@@ -195,8 +193,10 @@ def test_tangent_scales_the_gradients():
     assert jnp.allclose(scaled.b, 0.5 * standard.b, rtol=1e-5)
 
 
-def test_a_convolution_in_the_tangent_parametrisation_is_the_plain_one_of_scaled_weights():
-    layer = Convolution.init(2, 3, (3, 3), initialiser=tangent(weight=1.5, bias=0.5), key=jr.key(0))
+def test_ntk_parametrised_convolution_has_scaled_weights():
+    layer = Convolution.init(
+        2, 3, (3, 3), initialiser=ntk_parametrisation(weight=1.5, bias=0.5), key=jr.key(0)
+    )
     plain = Convolution(layer.scale_W * layer.W, layer.scale_b * layer.b)
     x = normal(2, 2, 4, 5)
     assert math.isclose(layer.scale_W, 1.5 / math.sqrt(2 * 3 * 3))

@@ -1,4 +1,4 @@
-"""Affine maps against the loop over units."""
+"""Affine layers against loops over units."""
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from contracts import normal
 
-from thetax.layers import Affine, Linear, dense, relu, sigmoid
+from thetax.layers import Affine, Linear, matvec, relu, sigmoid
 
 pytestmark = pytest.mark.usefixtures("x64", "strict")
 
@@ -19,19 +19,19 @@ def test_linear_is_the_loop_over_units():
     loop = [sum(float(W[i, j] * x[j]) for j in range(3)) + float(b[i]) for i in range(4)]
     assert np.allclose(Linear(W, b)(x), loop, atol=1e-14)
     assert np.allclose(Linear(W, b, 2.0, 3.0)(x), 2 * (W @ x) + 3 * b, atol=1e-14)
-    assert np.allclose(dense(W, x), W @ x, atol=1e-14)
+    assert np.allclose(matvec(W, x), W @ x, atol=1e-14)
 
 
 @pytest.mark.parametrize("make", [lambda: Linear(jnp.ones((2, 3)), jnp.ones(3))])
 @pytest.mark.usefixtures("unchecked")
-def test_weights_that_do_not_fit_are_refused(make):
-    """The notes' b ∈ Rⁿ is an error; b has as many numbers as W has rows."""
+def test_invalid_shapes(make):
+    """The notes' b ∈ Rⁿ is an error; b has one entry per row of W."""
     with pytest.raises(ValueError, match=r"b \(m,\).*rows of W"):
         make()
 
 
 @pytest.mark.usefixtures("unchecked")
-def test_a_batch_is_sent_to_vmap():
+def test_batch_without_vmap_raises():
     with pytest.raises(ValueError, match=r"jax\.vmap"):
         Linear(jnp.ones((2, 3)), jnp.ones(2))(jnp.ones((5, 3)))
 
@@ -57,7 +57,7 @@ def test_affine_layers_compose_to_one():
 
 
 @pytest.mark.parametrize("activation", [relu, sigmoid])
-def test_hidden_units_may_be_permuted(activation):
+def test_permutation_of_hidden_units(activation):
     """2.2-permutation: W₁ → PW₁, b₁ → Pb₁, W₂ → W₂Pᵀ changes nothing; a rotation in place of P
     does.
     """

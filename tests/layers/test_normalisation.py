@@ -1,4 +1,4 @@
-"""Layer, batch and weight normalisation (§8.5, §8.6), and `fold`."""
+"""Layer, batch and weight normalisation (§8.5, §8.6), and `fold_batch_norm`."""
 
 import jax
 import jax.numpy as jnp
@@ -16,9 +16,10 @@ from thetax.layers import (
     LayerNorm,
     Linear,
     Residual,
+    Stacked,
     WeightNorm,
     centred,
-    fold,
+    fold_batch_norm,
     has_batch_norm,
 )
 from thetax.models import MLP
@@ -26,37 +27,37 @@ from thetax.models import MLP
 pytestmark = pytest.mark.usefixtures("x64", "strict")
 
 
-def reference(x, axis, gamma, mu, epsilon=1e-5):
-    """Written out in numpy with the biased variance; γ and μ shaped by the caller."""
+def reference(x, axis, gamma, mu, eps=1e-5):
+    """Normalisation in NumPy with the biased variance; γ and μ are shaped by the caller."""
     x = np.asarray(x)
     gamma = np.asarray(gamma)
     mu = np.asarray(mu)
     centre = x - x.mean(axis=axis, keepdims=True)
-    return mu + gamma * centre / np.sqrt((centre**2).mean(axis=axis, keepdims=True) + epsilon)
+    return mu + gamma * centre / np.sqrt((centre**2).mean(axis=axis, keepdims=True) + eps)
 
 
 def test_layer_norm_formula():
-    """Mean and biased variance over the features of one example; then γ and μ by feature."""
+    """Mean and biased variance over the features of one example; then γ and μ per feature."""
     x = normal(0, 7)
     gamma = normal(1, 7)
     mu = normal(2, 7)
     assert np.allclose(LayerNorm(gamma, mu)(x), reference(x, 0, gamma, mu), atol=1e-12)
-    plain = LayerNorm.init(7, epsilon=0.0)(x)
+    plain = LayerNorm.init(7, eps=0.0)(x)
     assert abs(plain.mean()) < 1e-14
     assert abs(plain.var() - 1) < 1e-13
 
 
-def test_layer_norm_forgets_scale_and_shift():
-    """LN(ax + b) = LN(x) for a > 0 where ε = 0, and its mirror image for a < 0."""
+def test_layer_norm_is_scale_and_shift_invariant():
+    """LN(ax + b) = LN(x) for a > 0 if ε = 0, and −LN(x) for a < 0."""
     x = normal(0, 7)
-    norm = LayerNorm.init(7, epsilon=0.0)
+    norm = LayerNorm.init(7, eps=0.0)
     assert np.allclose(norm(3.7 * x + 5), norm(x), atol=1e-12)
     assert np.allclose(norm(-2 * x + 1), -norm(x), atol=1e-12)
 
 
 def test_batch_norm_formula():
-    """Over the batch, feature by feature, with the biased variance; BN(X) = LN(Xᵀ)ᵀ before the
-    affine map.
+    """Over the batch, for each feature, with the biased variance; BN(X) = LN(Xᵀ)ᵀ before the affine
+    map.
     """
     xs = 3 * normal(0, 10, 4) + 2
     gamma = normal(1, 4)
@@ -67,7 +68,7 @@ def test_batch_norm_formula():
 
 
 def test_batch_norm_on_images_is_over_batch_and_space():
-    """One mean and one variance a channel, over examples, rows and columns."""
+    """One mean and variance per channel, over examples, rows and columns."""
     xs = normal(0, 5, 2, 3, 4)
     gamma = normal(1, 2)
     mu = normal(2, 2)
@@ -77,8 +78,8 @@ def test_batch_norm_on_images_is_over_batch_and_space():
     )
 
 
-def test_a_batch_of_one_number_a_feature_is_refused():
-    """One number less its mean is 0; one image has many numbers a channel, and a folded norm needs
+def test_batch_of_one_example_raises():
+    """One value has no variance; one image has many values per channel, and a folded norm needs
     none.
     """
     norm = BatchNorm(jnp.ones(3), normal(0, 3))
@@ -86,21 +87,23 @@ def test_a_batch_of_one_number_a_feature_is_refused():
         with pytest.raises(ValueError, match="the batch has one example of shape"):
             predict(norm, one)
         with pytest.raises(ValueError, match="at least 2 examples"):
-            fold(norm, one)
+            fold_batch_norm(norm, one)
     image = normal(2, 1, 3, 2, 2)
     assert np.allclose(
         predict(BatchNorm.init(3), image), reference(image, (0, 2, 3), 1.0, 0.0), atol=1e-12
     )
     xs = normal(3, 8, 3)
-    assert np.allclose(predict(fold(norm, xs), xs[:1]), predict(norm, xs)[:1], atol=1e-12)
+    assert np.allclose(
+        predict(fold_batch_norm(norm, xs), xs[:1]), predict(norm, xs)[:1], atol=1e-12
+    )
 
 
-def test_batch_norm_after_linear_forgets_the_scale():
+def test_batch_norm_after_linear_is_scale_invariant():
     """8.5-bn-scale-inv: f(cw) = f(w), w·∇ = 0 row by row, and ∇(cw) = ∇(w)/c."""
     xs = normal(0, 12, 3)
     weights = normal(1, 12, 2)
     loss = lambda W: jnp.vdot(
-        weights, predict(Chain(Linear(W, jnp.ones(2)), BatchNorm.init(2, epsilon=0.0)), xs)
+        weights, predict(Chain(Linear(W, jnp.ones(2)), BatchNorm.init(2, eps=0.0)), xs)
     )
     W = normal(2, 2, 3)
     gradient = jax.grad(loss)(W)
@@ -138,7 +141,7 @@ def test_weight_norm_formula():
     assert np.allclose(WeightNorm(5 * V, gamma, b)(x), layer(x), atol=1e-13)
 
 
-def test_weight_norm_begins_as_linear():
+def test_weight_norm_initialisation():
     x = normal(0, 3)
     assert np.allclose(
         WeightNorm.init(3, 4, key=jr.key(0))(x), Linear.init(3, 4, key=jr.key(0))(x), atol=1e-14
@@ -165,7 +168,7 @@ def test_weight_norm_gradients():
 
 
 def test_weight_norm_never_shrinks_v():
-    """8.6-wn-projection: ‖v − η∂v‖² = ‖v‖² + η²‖∂v‖² exactly, step after step."""
+    """8.6-wn-projection: ‖v − η∂v‖² = ‖v‖² + η²‖∂v‖² exactly, at every step."""
     xs = normal(0, 8, 3)
     ys = normal(1, 8)
 
@@ -185,7 +188,7 @@ def test_weight_norm_never_shrinks_v():
 
 
 def test_weight_norm_is_batch_norm_on_whitened_data():
-    """8.6-wn-bn-equiv: with E x = 0 and Σ = I the two agree; on raw data they do not."""
+    """8.6-wn-bn-equiv: with E x = 0 and Σ = I they are equal; on raw data they are not."""
     raw = np.asarray(normal(0, 40, 3) * jnp.array([[1.0, 2.0, 3.0]]) + 1)
     values, basis = np.linalg.eigh(np.cov(raw.T, bias=True))
     white = jnp.asarray((raw - raw.mean(axis=0)) @ basis / np.sqrt(values) @ basis.T)
@@ -220,14 +223,14 @@ def residual_net():
     )
 
 
-def test_fold_is_the_network_on_its_data():
-    """Nested in residual blocks and used in two places of the tree: equal on the data, also
-    compiled.
+def test_fold_equals_the_network_on_its_data():
+    """Nested in residual layers and at two places in the tree: equal on the data, also under
+    jit.
     """
     net = residual_net()
     xs = 2 * normal(0, 32, 3) + 1
     expected = predict(net, xs)
-    for folded in (fold(net, xs), jax.jit(fold)(net, xs)):
+    for folded in (fold_batch_norm(net, xs), jax.jit(fold_batch_norm)(net, xs)):
         assert not has_batch_norm(folded)
         assert np.allclose(predict(folded, xs), expected, atol=1e-10)
         assert np.allclose(folded(xs[0]), expected[0], atol=1e-10)
@@ -236,19 +239,19 @@ def test_fold_is_the_network_on_its_data():
 
 
 def test_fold_in_float32_and_on_images():
-    """1e-5 in single precision; channels of an image keep their place."""
+    """Within 1e-5 in single precision; channels of an image keep their axis."""
     with jax.enable_x64(False):
         xs = 5 * normal(0, 64, 2, 3, 3) + 2
         net = Chain(BatchNorm(normal(1, 2), normal(2, 2)), jnp.tanh, BatchNorm.init(2))
-        assert np.allclose(predict(fold(net, xs), xs), predict(net, xs), atol=1e-5)
+        assert np.allclose(predict(fold_batch_norm(net, xs), xs), predict(net, xs), atol=1e-5)
 
 
-def test_fold_by_hand():
-    """One norm: slope γ/√(s² + ε) and offset μ − slope·mean, by numpy."""
+def test_fold_formula():
+    """One norm: scale γ/√(s² + ε) and shift μ − scale·mean, in NumPy."""
     xs = 2 * normal(0, 20, 3) + 1
     gamma = normal(1, 3)
     mu = normal(2, 3)
-    affine = fold(Chain(BatchNorm(gamma, mu)), xs).layers[0]
+    affine = fold_batch_norm(Chain(BatchNorm(gamma, mu)), xs).layers[0]
     slope = gamma / np.sqrt(np.asarray(xs).var(axis=0) + 1e-5)
     assert np.allclose(affine.gamma, slope, atol=1e-12)
     assert np.allclose(affine.mu, mu - slope * np.asarray(xs).mean(axis=0), atol=1e-12)
@@ -259,35 +262,44 @@ class Twice(Chain):
         return self.layers[0](self.layers[0](x))
 
 
-def test_fold_refuses_a_norm_used_twice():
-    """It has two pairs of moments, so no one affine map is it."""
+def test_fold_of_a_norm_used_twice_raises():
+    """It has two means and variances, so no single affine map replaces it."""
     with pytest.raises(ValueError, match=r"layers\.0 is used twice"):
-        fold(Twice(BatchNorm.init(2)), normal(0, 4, 2))
+        fold_batch_norm(Twice(BatchNorm.init(2)), normal(0, 4, 2))
 
 
-def test_fold_leaves_a_model_without_norms_alone():
+@pytest.mark.parametrize("depth", [2, 6])
+def test_fold_of_stacked_layers_raises(depth):
+    net = Chain(Stacked.init(lambda key: BatchNorm.init(2), depth, key=jr.key(0)))
+    with pytest.raises(ValueError, match="a BatchNorm inside Stacked cannot be folded"):
+        fold_batch_norm(net, normal(0, 4, 2))
+
+
+def test_fold_of_a_model_without_batch_norm():
     net = MLP.init(3, 4, 2, normalise=LayerNorm.init, key=jr.key(0))
-    assert fold(net, normal(0, 4, 3)) is net
+    assert fold_batch_norm(net, normal(0, 4, 3)) is net
     assert not has_batch_norm(net)
 
 
 def test_fold_folds_each_member_of_an_ensemble():
-    """On the data the folded ensemble is the ensemble, and each member is the one folded alone."""
+    """The folded ensemble equals the ensemble on the data, and each member equals the member folded
+    alone.
+    """
     make = lambda key: MLP.init(3, 4, 2, normalise=BatchNorm.init, key=key)
     xs = normal(0, 8, 3)
     net = Ensemble.init(make, 3, key=jr.key(0))
-    folded = fold(net, xs)
+    folded = fold_batch_norm(net, xs)
     assert not has_batch_norm(folded)
     assert np.allclose(predict(folded, xs), predict(net, xs), atol=1e-10)
-    alone = fold(jax.tree.map(lambda leaf: leaf[1], net.members), xs)
+    alone = fold_batch_norm(jax.tree.map(lambda leaf: leaf[1], net.members), xs)
     assert np.allclose(
         folded.members.body.layers[1].gamma[1], alone.body.layers[1].gamma, atol=1e-12
     )
 
 
-def test_statistics_of_half_precision_are_taken_in_float32():
-    """Around 100 with a spread of 1/2, where bfloat16 moments are off by percents; the output stays
-    bfloat16.
+def test_half_precision_statistics_are_float32():
+    """Around 100 with a spread of 1/2, where bfloat16 statistics have errors of percents; the
+    output stays bfloat16.
     """
     cast = lambda norm, dtype: jax.tree.map(lambda leaf: leaf.astype(dtype), norm)
     x = (100 + 0.5 * normal(20, 64)).astype(jnp.bfloat16)

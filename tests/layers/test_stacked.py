@@ -1,4 +1,4 @@
-"""A stack of equal layers against the loop over them."""
+"""`Stacked` against a loop over its layers."""
 
 from functools import partial
 
@@ -24,7 +24,7 @@ DEPTHS = pytest.mark.parametrize("depth", [3, 6], ids=["written out", "scanned"]
 @pytest.mark.slow
 @DEPTHS
 @pytest.mark.usefixtures("x64", "strict")
-def test_it_is_the_loop(depth):
+def test_equals_the_loop(depth):
     net = Stacked.init(make, depth, key=jr.key(0))
     x = normal(0, 2, 3)
     y = x
@@ -50,7 +50,7 @@ def test_remat_recomputes_activations(depth):
     assert "remat" not in inside(net)
 
 
-def test_each_layer_has_a_key_of_its_own():
+def test_key_is_split():
     net = Stacked.init(
         lambda key: Chain(Linear.init(64, 64, key=key), Dropout(0.5)), 2, key=jr.key(0)
     )
@@ -68,10 +68,10 @@ def test_each_layer_has_a_key_of_its_own():
 
 
 @DEPTHS
-def test_what_goes_in_and_comes_out_on_the_way(depth):
+def test_scan_with_items_and_outputs(depth):
     net = Stacked.init(partial(Linear.init, 2, 2), depth, key=jr.key(0))
     items = jnp.arange(float(depth))
-    last, out = net.through(lambda layer, x, item: (layer(x) + item, x.sum()), jnp.ones(2), items)
+    last, out = net.scan(lambda layer, x, item: (layer(x) + item, x.sum()), jnp.ones(2), items)
     y = jnp.ones(2)
     expected = []
     for at in range(depth):
@@ -81,8 +81,8 @@ def test_what_goes_in_and_comes_out_on_the_way(depth):
     np.testing.assert_allclose(out, expected, atol=1e-6)
 
 
-def test_one_layer_is_compiled_however_many_there_are(monkeypatch):
-    """On a CPU; on an accelerator a few layers are written out."""
+def test_deep_stacks_compile_one_layer(monkeypatch):
+    """On a CPU; on an accelerator, and up to `MAX_UNROLLED_LAYERS`, the layers are unrolled."""
     monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
     size = lambda depth: len(
         str(
@@ -94,6 +94,6 @@ def test_one_layer_is_compiled_however_many_there_are(monkeypatch):
     assert abs(size(9) - size(6)) < 10
 
 
-def test_no_layer():
-    with pytest.raises(ValueError, match="depth counts layers and must be at least 1; got 0"):
+def test_depth_zero_raises():
+    with pytest.raises(ValueError, match="Stacked: depth must be an integer >= 1; got 0"):
         Stacked.init(make, 0, key=jr.key(0))

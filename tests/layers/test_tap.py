@@ -1,4 +1,4 @@
-"""`tap` shows what flows through a network and changes nothing unless the visitor does."""
+"""`tap` observes the layers of a network and changes the output only if the visitor does."""
 
 import equinox as eqx
 import jax
@@ -21,8 +21,8 @@ def is_linear(node):
     return isinstance(node, Linear)
 
 
-def test_tap_sees_every_chosen_layer_by_name():
-    """Names are the paths of the tree, inputs are those the layer got, the output is unchanged."""
+def test_visitor_receives_selected_layers_by_name():
+    """Names are tree paths, inputs are those of the layer, and the output is unchanged."""
     net = network()
     x = normal(4, 3)
     seen = {}
@@ -38,8 +38,8 @@ def test_tap_sees_every_chosen_layer_by_name():
     assert jnp.array_equal(seen["layers.1"], net.layers[0](x))
 
 
-def test_the_visitor_answers_for_the_layer():
-    """An ablated layer is one line, under jit, vmap and grad."""
+def test_visitor_replaces_the_output():
+    """Ablating a layer is one line, under jit, vmap and grad."""
     net = network()
     xs = normal(5, 4, 3)
     ablated = lambda net, x: tap(
@@ -50,8 +50,8 @@ def test_the_visitor_answers_for_the_layer():
     assert jax.tree.structure(grad) == jax.tree.structure(net)
 
 
-def test_keys_pass_through():
-    """A tapped layer that draws draws the same."""
+def test_keys_are_passed_on():
+    """A tapped random layer gives the same output for the same key."""
     net = Chain(Dropout(0.5), jnp.tanh)
     x = jnp.ones(50)
     tapped = tap(
@@ -61,8 +61,8 @@ def test_keys_pass_through():
     assert not jnp.array_equal(tapped(x, key=jr.key(0)), net(x))
 
 
-def test_tied_weights_are_read_through_a_tap():
-    """A model that reads a layer's weights by name works when the layer is tapped."""
+def test_tied_weights_of_a_tapped_layer():
+    """A model that reads the weights of a layer by name works with the layer tapped."""
 
     class Tied(eqx.Module):
         encode: Linear

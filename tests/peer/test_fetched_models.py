@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from thetax.cli.generate import prompted
+from thetax.cli.generate import encode_prompt
 from thetax.data import fetch_model
 from thetax.models import SentenceEncoder, stream
 from thetax.train import load_pretrained, save_pretrained
@@ -155,14 +155,14 @@ def test_smollm2_says_the_same(smol):
             torch.tensor(tokens[None].astype(int)), max_new_tokens=64, do_sample=False
         )
     expected = said[0, len(tokens) :].tolist()
-    assert list(stream(network.model, tokens, length=64, end=(2,))) == expected
+    assert list(stream(network.model, tokens, max_new_tokens=64, end_tokens=(2,))) == expected
 
 
 def test_the_command_asks_as_the_template_says(smol):
     _, their_tokeniser, network = smol
     messages = [{"role": "user", "content": "Why is the sky blue?"}]
     text = their_tokeniser.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-    tokens, ends = prompted(network, "Why is the sky blue?", plain=False)
+    tokens, ends = encode_prompt(network, "Why is the sky blue?", plain=False)
     assert tokens == network.tokeniser.tokens(text).tolist()
     assert ends == (0, 2)
 

@@ -9,7 +9,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from thetax.layers import FeedForward, Gated
+from thetax.layers import FeedForward, GatedFeedForward
 from thetax.models import GPT, BERTPretraining, ViT
 from thetax.train import load_pretrained, save_pretrained
 
@@ -244,7 +244,7 @@ def test_gpt2(transformers, tmp_path, more):
 def test_llama(transformers, tmp_path, more):
     theirs = llama(transformers, **more)
     network = load_pretrained(folder_of(theirs, tmp_path / "theirs"))
-    assert isinstance(network.model.trunk.blocks.layers.feed, Gated)
+    assert isinstance(network.model.trunk.blocks.layers.feed, GatedFeedForward)
     out = theirs(torch.tensor(TOKENS)).logits
     found = jax.vmap(network.model)(jnp.asarray(TOKENS))
     np.testing.assert_allclose(found, out.detach().numpy(), atol=1e-4)
@@ -254,7 +254,7 @@ def test_llama(transformers, tmp_path, more):
 
 
 def test_what_a_model_of_ours_writes_they_compute(transformers, tmp_path):
-    model = GPT.llama(23, 16, depth=2, heads=4, groups=2, hidden=24, key=jr.key(0))
+    model = GPT.llama(23, 16, depth=2, heads=4, kv_heads=2, hidden=24, key=jr.key(0))
     save_pretrained(tmp_path, model, config={"max_position_embeddings": 64})
     theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path).eval()
     expected = theirs(torch.tensor(TOKENS)).logits.detach().numpy()

@@ -8,7 +8,7 @@ import unicodedata
 
 import pytest
 
-from thetax.data import BytePairs, WordPiece, load_tokeniser, save_tokeniser
+from thetax.data import BytePairEncoding, WordPiece, load_tokeniser, save_tokeniser
 
 transformers = pytest.importorskip("transformers")
 pytestmark = pytest.mark.peer
@@ -44,14 +44,14 @@ LINES = lines()
 
 @pytest.mark.parametrize("lower", [True, False], ids=["uncased", "cased"])
 def test_word_pieces(lower, tmp_path):
-    known = WordPiece.fit(LINES[::3], size=3000, lower=lower)
+    known = WordPiece.fit(LINES[::3], vocab_size=3000, lowercase=lower)
     save_tokeniser(known, tmp_path)
     peers = [
         transformers.BertTokenizer(vocab=str(tmp_path / "vocab.txt"), do_lower_case=lower),
         transformers.AutoTokenizer.from_pretrained(tmp_path),
     ]
     assert len(LINES) == 1000
-    unknown = known.number("[UNK]")
+    unknown = known.piece_id("[UNK]")
     rows = [known.tokens(line).tolist() for line in LINES]
     assert 0.01 < sum(row.count(unknown) for row in rows) / sum(map(len, rows)) < 0.5
     for peer in peers:
@@ -72,7 +72,7 @@ def test_word_pieces_in_plain_python(tmp_path):
     old standing, which may be marks for one edition of Unicode and unknown to the other.
     """
     legacy = pytest.importorskip("transformers.models.bert.tokenization_bert_legacy")
-    known = WordPiece.fit(LINES[::3], size=3000)
+    known = WordPiece.fit(LINES[::3], vocab_size=3000)
     save_tokeniser(known, tmp_path)
     peer = legacy.BertTokenizerLegacy(str(tmp_path / "vocab.txt"))
     plain = [line for line in LINES if not any(map(disputed, line))]
@@ -87,7 +87,7 @@ def test_word_pieces_in_plain_python(tmp_path):
 
 @pytest.mark.parametrize("digits", [False, True])
 def test_byte_pairs(digits, tmp_path):
-    known = BytePairs.fit(LINES[::3], size=2000, digits=digits)
+    known = BytePairEncoding.fit(LINES[::3], vocab_size=2000, split_digits=digits)
     save_tokeniser(known, tmp_path)
     peer = transformers.AutoTokenizer.from_pretrained(tmp_path)
     for line in LINES:
@@ -97,8 +97,8 @@ def test_byte_pairs(digits, tmp_path):
 
 def test_gpt_2(tmp_path):
     """Its own class cuts as we do, given the same pieces and merges."""
-    known = BytePairs.fit(LINES[::3], size=2000)
+    known = BytePairEncoding.fit(LINES[::3], vocab_size=2000)
     merges = [tuple(merge) for merge in known.merges]
-    peer = transformers.GPT2Tokenizer(vocab=known.numbers, merges=merges)
+    peer = transformers.GPT2Tokenizer(vocab=known.piece_ids, merges=merges)
     for line in LINES:
         assert peer.encode(line, add_special_tokens=False) == known.tokens(line).tolist()

@@ -17,7 +17,7 @@ from thetax.layers import (
     Elman,
     MaxPool,
     Recurrent,
-    Stack,
+    StackedCells,
     unroll,
 )
 
@@ -137,10 +137,10 @@ def test_recurrence(kind, precision):
     out, last = net(tensor)
     weights = normal(1, dtype, *out.shape)
     (out * torch.tensor(weights)).sum().backward()
-    cells = Stack(copied(net, 0), copied(net, 1))
+    cells = StackedCells(copied(net, 0), copied(net, 1))
     states, ys = jax.vmap(lambda xs: unroll(cells, xs))(jnp.asarray(xs))
     same(ys, out, tolerance)
-    shown = states[1].shown if kind == "LSTM" else states[1]
+    shown = states[1].h if kind == "LSTM" else states[1]
     same(shown, (last[0] if kind == "LSTM" else last)[1], tolerance)
     total = lambda cells, xs: jnp.vdot(jax.vmap(Recurrent(cells))(xs), weights)
     slope, dx = jax.grad(total, argnums=(0, 1))(cells, jnp.asarray(xs))

@@ -9,7 +9,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from thetax.layers import ALL, CAUSAL, Attention, Mask, attend
+from thetax.layers import CAUSAL, FULL, Attention, Mask, dot_product_attention
 from thetax.models import TransformerBlock, Trunk
 
 torch = pytest.importorskip("torch")
@@ -115,9 +115,9 @@ def stacked(layers, read):
 
 
 MASKS = {
-    "all": (ALL, {}),
+    "all": (FULL, {}),
     "causal": (CAUSAL, {"is_causal": True}),
-    "pairs": (Mask(there=jnp.asarray(KEPT)), {"attn_mask": torch.tensor(KEPT)}),
+    "pairs": (Mask(allowed=jnp.asarray(KEPT)), {"attn_mask": torch.tensor(KEPT)}),
     "length": (
         Mask(length=jnp.array(4, jnp.int32)),
         {"attn_mask": torch.arange(7)[None].expand(5, 7) < 4},
@@ -139,8 +139,8 @@ def test_scaled_dot_product_attention(name, groups, precision):
     weights = normal(3, dtype, 5, 4, 6)
     (out[0].transpose(0, 1) * torch.tensor(weights)).sum().backward()
     parts = tuple(jnp.asarray(a) for a in (q, k, v))
-    same(attend(*parts, mask), out[0].transpose(0, 1), tolerance)
-    slopes = jax.grad(lambda parts: jnp.vdot(attend(*parts, mask), weights))(parts)
+    same(dot_product_attention(*parts, mask), out[0].transpose(0, 1), tolerance)
+    slopes = jax.grad(lambda parts: jnp.vdot(dot_product_attention(*parts, mask), weights))(parts)
     for ours, tensor in zip(slopes, theirs):
         same(ours, tensor.grad[0].transpose(0, 1), tolerance)
 
@@ -213,7 +213,7 @@ def test_decoder(norms, precision):
     layer = torch.nn.TransformerDecoderLayer(8, 2, 12, **how)
     last = torch.nn.LayerNorm(8) if norms == "before" else None
     net = of_kind(torch.nn.TransformerDecoder(layer, 2, norm=last), dtype)
-    trunk = Trunk.init(2, 8, 2, 12, norms=norms, memory=8, key=jr.key(0))
+    trunk = Trunk.init(2, 8, 2, 12, norms=norms, memory_dim=8, key=jr.key(0))
     check(net, trunk, dtype, tolerance, memory=normal(5, dtype, 7, 8))
 
 

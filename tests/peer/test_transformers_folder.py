@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from thetax.data import read_gguf, rotary_halves, rotary_pairs
+from thetax.data import deinterleave_rotary, interleave_rotary, read_gguf
 from thetax.train import load_weights, read_config, save_weights
 
 torch = pytest.importorskip("torch")
@@ -130,7 +130,7 @@ def test_rows_for_rotary_positions(transformers, tmp_path):
         part = name.split(".")[-2]
         heads = {"q_proj": 4, "k_proj": 2}.get(part)
         theirs = names.get(name) or f"blk.0.{PLACES[part]}.weight"
-        writer.add_tensor(theirs, rotary_pairs(W, heads=heads) if heads else W)
+        writer.add_tensor(theirs, interleave_rotary(W, heads=heads) if heads else W)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -142,5 +142,5 @@ def test_rows_for_rotary_positions(transformers, tmp_path):
     tensors = read_gguf(tmp_path).tensors
     for name, tensor in llama.state_dict().items():
         np.testing.assert_array_equal(read[name].numpy(), tensor.numpy())
-    ours = rotary_halves(tensors["blk.0.attn_k.weight"], heads=2)
+    ours = deinterleave_rotary(tensors["blk.0.attn_k.weight"], heads=2)
     np.testing.assert_array_equal(ours, read["model.layers.0.self_attn.k_proj.weight"].numpy())

@@ -1,4 +1,4 @@
-"""Diagrams and sheets: what is given is on the page, in both themes."""
+"""Tests of Diagram and FigureGrid in both themes."""
 
 import pickle
 
@@ -19,7 +19,7 @@ LINE = Panel("t", "loss", lines={"descent": ([0, 1], [1, 0])})
 
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK])
-def test_words_boxes_and_arrows_are_drawn(theme):
+def test_boxes_arrows_and_text_are_drawn(theme):
     (axes,) = draw(CODER, theme=theme).axes
     words = [text.get_text() for text in axes.texts if text.get_text()]
     assert sorted(words) == ["C", "back", "code", "equals", "input"]
@@ -28,7 +28,7 @@ def test_words_boxes_and_arrows_are_drawn(theme):
     assert axes.get_title(loc="left") == "Coder"
 
 
-def test_a_sheet_has_rows_of_two_and_hides_what_is_left(tmp_path):
+def test_a_figure_grid_has_rows_of_two_and_hides_the_empty_panel(tmp_path):
     figure = draw(FigureGrid(LINE, CODER, LINE))
     assert len(figure.axes) == 4
     assert [axes.axison for axes in figure.axes] == [True, False, True, False]
@@ -46,12 +46,12 @@ def test_boxes_far_from_the_origin_fill_the_figure():
     assert min(place.width, place.height) > 0.9
 
 
-def test_they_travel_between_processes():
+def test_diagrams_can_be_pickled():
     assert pickle.loads(pickle.dumps(FigureGrid(CODER, LINE))) == FigureGrid(CODER, LINE)
 
 
-def test_bad_diagrams_are_refused():
-    with pytest.raises(ValueError, match="names 'y', which is no box"):
+def test_invalid_diagrams_raise():
+    with pytest.raises(ValueError, match="the box 'y', which does not exist"):
         Diagram({"x": Box(0, 0, 1, 1)}, [Arrow("x", "y")])
-    with pytest.raises(ValueError, match="nothing to draw"):
+    with pytest.raises(ValueError, match="expected at least one Panel or Diagram"):
         FigureGrid()

@@ -1,13 +1,13 @@
-"""DotPlot with names, and the features a model leans on."""
+"""Tests of DotPlot and of the figure of permutation importance."""
 
 import numpy as np
 import pytest
 
-from thetax.explain import Importance
+from thetax.explain.predictions import PermutationImportance
 from thetax.plot import DotColumn, DotPlot, draw
 
 
-def test_dots_stand_where_the_numbers_are():
+def test_dots_are_at_their_values():
     one = DotColumn(
         "error",
         {"linear": (5.0, 0.5), "network": (4.0, 0.25)},
@@ -25,15 +25,15 @@ def test_dots_stand_where_the_numbers_are():
     assert (start, end) == (3.75, 4.25)
 
 
-def test_columns_have_the_same_names():
+def test_columns_must_have_the_same_names():
     with pytest.raises(ValueError, match="the same names in the same order"):
         DotPlot(DotColumn("a", {"x": (1.0, 0.0)}), DotColumn("b", {"y": (1.0, 0.0)}))
     with pytest.raises(ValueError, match="at least one DotColumn"):
         DotPlot()
 
 
-def test_importance_shows_the_largest_first():
+def test_importance_shows_the_largest_features_first():
     rise = np.arange(20.0)
-    seen = Importance(rise, np.ones(20), 0.5, tuple(f"f{j}" for j in range(20)))
+    seen = PermutationImportance(rise, np.ones(20), 0.5, tuple(f"f{j}" for j in range(20)))
     labels = [label.get_text() for label in draw(seen).axes[0].get_yticklabels()]
     assert labels == [f"f{j}" for j in range(19, 4, -1)]

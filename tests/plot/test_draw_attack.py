@@ -1,4 +1,4 @@
-"""The pictures of attacks: both themes, both kinds of examples, and with nothing found."""
+"""Tests of the figures of attacks: both themes, images and tabular data, and no successes."""
 
 import numpy as np
 import pytest
@@ -56,7 +56,7 @@ RESULTS = {
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
 @pytest.mark.parametrize("name", RESULTS)
-def test_they_are_drawn_and_stay_inside(name, theme):
+def test_figures_are_drawn_and_fit_their_labels(name, theme):
     figure = draw(RESULTS[name], theme=theme)
     figure.draw_without_rendering()
     box = figure.get_tightbbox()
@@ -68,8 +68,10 @@ def test_the_figures_hold_the_numbers():
     curves = RESULTS["curves"]
     attacked, proven = draw(curves).axes[0].lines
     r = np.asarray(attacked.get_xdata())
-    assert np.asarray(attacked.get_ydata()).tolist() == curves.empirical("Linf", r).tolist()
-    assert np.asarray(proven.get_ydata()).tolist() == curves.proven("Linf", r).tolist()
+    assert (
+        np.asarray(attacked.get_ydata()).tolist() == curves.empirical_accuracy("Linf", r).tolist()
+    )
+    assert np.asarray(proven.get_ydata()).tolist() == curves.certified_accuracy("Linf", r).tolist()
     left, _ = draw(RESULTS["distances"]).axes
     assert sum(bar.get_height() for bar in left.patches) == 30
     assert left.lines[0].get_xdata()[0] == RESULTS["distances"].median("Linf")
@@ -77,7 +79,7 @@ def test_the_figures_hold_the_numbers():
     assert np.asarray(cuts.lines[1].get_ydata()).tolist() == bowl[10].tolist()
 
 
-def test_the_factor_of_the_change_is_said_and_kept():
+def test_the_change_is_amplified_by_the_labelled_factor():
     x = np.zeros((1, 64))
     step = np.zeros((1, 64))
     x[0, 0], step[0, 1:9] = 1.0, 0.04

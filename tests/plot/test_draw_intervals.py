@@ -1,14 +1,14 @@
-"""The figure of forecasts holds every example and every level."""
+"""Tests of the figure of prediction intervals."""
 
 import numpy as np
 import pytest
 
-from thetax.explain import intervals
+from thetax.explain import interval_coverage
 from thetax.plot import draw
 
 
-def test_forecasts_and_calibration():
-    found = intervals(
+def test_predictions_and_coverage():
+    found = interval_coverage(
         np.zeros(5), np.ones(5), np.array([0.1, -0.4, 3.0, 1.0, -2.5]), levels=(0.2, 0.8)
     )
     left, right = draw(found).axes
@@ -23,6 +23,6 @@ def test_forecasts_and_calibration():
     )
 
 
-def test_all_inside():
-    left, _ = draw(intervals(np.zeros(3), np.ones(3), np.array([0.1, 0.2, 0.3]))).axes
+def test_all_targets_inside_their_intervals():
+    left, _ = draw(interval_coverage(np.zeros(3), np.ones(3), np.array([0.1, 0.2, 0.3]))).axes
     assert [text.get_text() for text in left.get_legend().get_texts()] == ["inside: 3"]

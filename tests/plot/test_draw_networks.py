@@ -1,4 +1,4 @@
-"""Networks as graphs, costs, critical points and chords, drawn."""
+"""Tests of the figures of network graphs, derivative costs, critical points and convexity."""
 
 import jax
 import jax.numpy as jnp
@@ -24,16 +24,16 @@ def shape(*sizes):
 
 
 @pytest.mark.parametrize("sizes", [(1, 1), (3, 5, 2), (12, 12, 12)])
-def test_small_networks_are_drawn_whole(sizes):
-    found = explain.wiring(shape(*sizes))
+def test_small_networks_show_all_units(sizes):
+    found = explain.network_graph(shape(*sizes))
     assert (drawn(found, PathCollection), drawn(found, LineCollection)) == (
         found.nodes,
         found.edges,
     )
 
 
-def test_wide_layers_are_drawn_in_part_and_told_in_full():
-    found = explain.wiring(shape(784, 256, 3))
+def test_wide_layers_show_some_units_and_their_number():
+    found = explain.network_graph(shape(784, 256, 3))
     assert (drawn(found, PathCollection), drawn(found, LineCollection)) == (10 + 10 + 3, 100 + 30)
     axes = draw(found).axes[0]
     assert axes.get_title(loc="left") == "1,043 nodes, 201,472 edges"
@@ -43,7 +43,7 @@ def test_wide_layers_are_drawn_in_part_and_told_in_full():
 @pytest.mark.parametrize("theme", [LIGHT, DARK])
 @pytest.mark.parametrize("runs", [0, 1])
 def test_costs(theme, runs):
-    found = explain.cost(lambda w: jnp.sin(w).sum(), jnp.ones(4), runs=runs)
+    found = explain.derivative_cost(lambda w: jnp.sin(w).sum(), jnp.ones(4), n_runs=runs)
     figure = draw(found, theme=theme)
     assert len(figure.axes) == 1 + runs
     assert len(figure.axes[0].patches) == 6
@@ -56,4 +56,4 @@ def test_critical_points_and_chords(theme):
     chord = explain.convexity(lambda w, batch: jnp.sin(w), jnp.zeros(1), jnp.full(1, 3.0), None)
     assert "above its chord" in draw(chord, theme=theme).axes[0].get_title(loc="left")
     chord = explain.convexity(lambda w, batch: w**2, jnp.zeros(1), jnp.full(1, 3.0), None)
-    assert "below its chord" in draw(chord, theme=theme).axes[0].get_title(loc="left")
+    assert "below every chord" in draw(chord, theme=theme).axes[0].get_title(loc="left")

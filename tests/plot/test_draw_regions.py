@@ -1,4 +1,4 @@
-"""Regions and boundaries are drawn in both themes, few cells as shapes and many as a picture."""
+"""Tests of the figures of linear regions and decision boundaries."""
 
 import jax.numpy as jnp
 import jax.random as jr
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from matplotlib.collections import LineCollection, PolyCollection
 
-from thetax.explain import boundary, regions, window, window_through
+from thetax.explain import decision_boundary, enumerate_regions, input_plane, input_plane_through
 from thetax.layers import Chain, Linear, relu
 from thetax.models import MLP, Perceptron
 from thetax.plot import DARK, LIGHT, draw
@@ -28,11 +28,11 @@ def kinds(figure, kind):
 
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK])
-def test_regions_are_polygons_with_their_patterns(theme):
+def test_regions_are_polygons_with_their_activation_patterns(theme):
     net = Chain(
         Linear(jnp.array([[1.0, 0.2], [-0.3, 1.0], [1.0, 1.0]]), jnp.array([0.0, 0.1, -0.5])), relu
     )
-    found = regions(net, window(-1.0, 1.0))
+    found = enumerate_regions(net, input_plane(-1.0, 1.0))
     figure = draw(found, theme=theme)
     (cells,) = kinds(figure, PolyCollection)
     assert len(cells.get_paths()) == 7
@@ -42,11 +42,15 @@ def test_regions_are_polygons_with_their_patterns(theme):
     assert "7 linear regions" in figure.axes[0].get_title(loc="left")
 
 
-def test_boundary_is_drawn_with_what_it_found():
+def test_decision_boundary_with_regions_and_examples():
     net = MLP.init(2, 8, 3, key=jr.key(0))
     xs = np.random.default_rng(0).normal(size=(30, 2))
-    found = boundary(
-        net, window(-2.0, 2.0), examples=(xs, np.arange(30) % 3), classes=("a", "b", "c"), grid=20
+    found = decision_boundary(
+        net,
+        input_plane(-2.0, 2.0),
+        examples=(xs, np.arange(30) % 3),
+        classes=("a", "b", "c"),
+        grid=20,
     )
     figure = draw(found)
     assert len(kinds(figure, LineCollection)[0].get_segments()) == len(found.segments)
@@ -54,16 +58,16 @@ def test_boundary_is_drawn_with_what_it_found():
     assert {text.get_text() for text in figure.legends[0].get_texts()} <= {"a", "b", "c"}
 
 
-def test_a_boundary_without_cells():
+def test_a_decision_boundary_without_regions():
     net = MLP.init(2, 8, 3, activation=jnp.tanh, key=jr.key(0))
-    figure = draw(boundary(net, window(-2.0, 2.0), grid=20))
+    figure = draw(decision_boundary(net, input_plane(-2.0, 2.0), grid=20))
     assert not kinds(figure, PolyCollection)
     assert figure.axes[0].get_title(loc="left") == ""
 
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK])
-def test_colours_differ(theme):
-    """Ten classes are told apart: in CIELAB no two are nearer than 20, where 2 is just seen."""
+def test_class_colours_are_distinguishable(theme):
+    """In CIELAB no two of ten classes are closer than 20; a difference of 2 is just visible."""
     lab = np.array([cielab(colour) for colour in class_colours(theme, 10)])
     apart = np.linalg.norm(lab[:, None] - lab[None], axis=2) + 1000 * np.eye(10)
     assert apart.min() > 20
@@ -71,16 +75,18 @@ def test_colours_differ(theme):
     assert len(class_colours(LIGHT, 40)) == 40
 
 
-def test_the_border_of_a_perceptron_is_drawn_as_a_line():
-    figure = draw(boundary(Perceptron(jnp.array([2.0, 1.0])), window(-2.0, 2.0), grid=20))
+def test_the_boundary_of_a_perceptron_is_a_line():
+    figure = draw(
+        decision_boundary(Perceptron(jnp.array([2.0, 1.0])), input_plane(-2.0, 2.0), grid=20)
+    )
     assert [len(lines.get_segments()) for lines in kinds(figure, LineCollection)] == [1]
 
 
 def test_the_three_examples_of_the_plane_are_large():
     xs = np.random.default_rng(0).normal(size=(40, 5)) * [1, 1, 1e-2, 1e-2, 1e-2]
-    found = boundary(
+    found = decision_boundary(
         MLP.init(5, 6, 2, key=jr.key(0)),
-        window_through(xs[:3]),
+        input_plane_through(xs[:3]),
         examples=(xs, np.arange(40) % 2),
         grid=8,
     )

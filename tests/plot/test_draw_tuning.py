@@ -1,4 +1,4 @@
-"""The figures of a search, for searches of every size."""
+"""Tests of the figures of a hyperparameter search."""
 
 import io
 
@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 from thetax.plot import DARK, LIGHT, draw
-from thetax.plot.tuning import Coordinates, ParameterImportance, course, learning_curves
+from thetax.plot.tuning import (
+    ParallelCoordinates,
+    ParameterImportance,
+    learning_curves,
+    search_progress,
+)
 from thetax.train import Setting, Trial
 
 
@@ -26,26 +31,24 @@ def trials(count: int, *, error=lambda i: 0.1 + 0.01 * i) -> list[Trial]:
 )
 def test_a_search_is_drawn(found, theme):
     for result in (
-        course(found),
+        search_progress(found),
         learning_curves(found),
-        Coordinates(found),
+        ParallelCoordinates(found),
         ParameterImportance({"learning_rate": 0.7, "width": 0.3}),
     ):
         draw(result, theme=theme).savefig(io.BytesIO(), format="png")
 
 
-def test_diverged_trials_do_not_spoil_the_axes():
+def test_diverged_trials_are_drawn():
     found = [*trials(5), trials(1, error=lambda i: float("inf"))[0]]
-    draw(Coordinates(found)).savefig(io.BytesIO(), format="png")
-    draw(course(found)).savefig(io.BytesIO(), format="png")
+    draw(ParallelCoordinates(found)).savefig(io.BytesIO(), format="png")
+    draw(search_progress(found)).savefig(io.BytesIO(), format="png")
 
 
-def test_the_lines_say_what_the_trials_say():
-    """Heights are ranks of the values: the least at the bottom, the largest on top, on every
-    axis.
-    """
+def test_parallel_coordinates_show_the_errors():
+    """On every axis the smallest value is at the bottom and the largest at the top."""
     found = trials(7)
-    axes = draw(Coordinates(found)).axes[0]
+    axes = draw(ParallelCoordinates(found)).axes[0]
     names = [label.get_text() for label in axes.get_xticklabels()]
     assert names == ["width", "dropout", "learning_rate", "error"]
     lines = [line.get_ydata() for line in axes.lines if len(line.get_ydata()) == len(names)]

@@ -1,4 +1,4 @@
-"""A table as a picture: its numbers are the colours, in both themes."""
+"""Tests of Heatmap in both themes."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from thetax.plot import DARK, LIGHT, Heatmap, draw
 
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK])
-def test_signs_are_colours_and_sizes_are_how_strong(theme):
+def test_colour_is_the_sign_and_opacity_the_magnitude(theme):
     (axes,) = draw(
         Heatmap(np.array([[2.0, -1.0, 0.0]]), "key", "query", title="A"), theme=theme
     ).axes

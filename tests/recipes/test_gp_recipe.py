@@ -1,4 +1,6 @@
-"""The recipe `gp` on a few made cars, and its report; the real ones are marked `network`."""
+"""The recipe `gp` on synthetic cars, and its report; tests with the real ones are marked
+`network`.
+"""
 
 import jax.random as jr
 import numpy as np
@@ -7,95 +9,106 @@ import pytest
 from thetax import data, recipes
 from thetax.bayes import RBF, GaussianProcess
 from thetax.recipes import Job, Outcome
-from thetax.recipes.gp import fit_process, foretell, minus_log_evidence
+from thetax.recipes.gp import fit_gp, negative_log_marginal_likelihood, predict_observations
 from thetax.report import LENSES, look
 from thetax.train import Silent
 
-FEW = {
-    "splits": 2,
-    "held_out": 0.4,
+SMALL = {
+    "n_splits": 2,
+    "test_fraction": 0.4,
     "depth": 1,
     "hidden": (8,),
     "members": 2,
     "epochs": 3,
-    "batch": 10,
+    "batch_size": 10,
 }
 
 
 def cars(n: int) -> tuple[np.ndarray, np.ndarray]:
-    """The second of two features bends what is to be foretold, the first does nothing."""
+    """The target is a sine of the second feature and independent of the first."""
     rng = np.random.default_rng(0)
     xs = rng.normal(size=(n, 2)).astype(np.float32)
     return xs, (20 + 5 * np.sin(2 * xs[:, 1]) + 0.5 * rng.normal(size=n)).astype(np.float32)
 
 
 @pytest.fixture
-def little(monkeypatch):
+def small_data(monkeypatch):
     monkeypatch.setattr(
-        data, "load", lambda name, **where: data.Data(cars(60), None, (), ("idle", "bends"))
+        data,
+        "load",
+        lambda name, **where: data.Data(cars(60), None, (), ("irrelevant", "relevant")),
     )
 
 
 @pytest.mark.slow
-def test_gp_foretells_what_bends(little):
-    outcome = recipes.gp(Job(None, jr.key(0), Silent()), **FEW)
+def test_gp(small_data, check_reread):
+    outcome = recipes.gp(Job(None, jr.key(0), Silent()), **SMALL)
+    check_reread(lambda: outcome, outcome)
     table = outcome.table
     assert list(table) == [
-        "always the mean",
+        "constant mean",
         "network",
         "ridge regression",
-        "network of infinite width",
+        "infinite-width network",
         "Gaussian process",
     ]
     assert table["Gaussian process"]["test RMSE"] < 0.5 * table["ridge regression"]["test RMSE"]
-    assert (
-        table["Gaussian process"]["− log density"]
-        < table["ridge regression"]["− log density"] - 0.5
-    )
+    assert table["Gaussian process"]["NLPD"] < table["ridge regression"]["NLPD"] - 0.5
     assert all(
-        0 <= row["in 50 %"] <= row["in 80 %"] <= row["in 95 %"] <= 100 for row in table.values()
+        0 <= row["coverage 50 %"] <= row["coverage 80 %"] <= row["coverage 95 %"] <= 100
+        for row in table.values()
     )
-    idle, bends = np.exp(np.asarray(outcome.model.kernel.log_length))
-    assert idle > 3 * bends
-    assert outcome.features == ("idle", "bends")
+    irrelevant, relevant = np.exp(np.asarray(outcome.model.kernel.log_length_scale))
+    assert irrelevant > 3 * relevant
+    assert outcome.features == ("irrelevant", "relevant")
     assert (len(outcome.train[1]), len(outcome.test[1])) == (36, 24)
 
 
 @pytest.mark.slow
-def test_a_forecast_is_of_an_observation_and_about_the_mean():
+def test_far_from_the_data_the_prior_is_predicted():
     train = cars(30)
     far = np.full((1, 2), 100.0, np.float32)
-    found = fit_process(RBF.init(scale=10.0), train)
-    mean, deviation = foretell(found.model, train, far)
+    found = fit_gp(RBF.init(variance=10.0), train)
+    mean, std = predict_observations(found.model, train, far)
     assert mean == pytest.approx([train[1].mean()], rel=1e-5)
-    assert deviation**2 == pytest.approx(
-        [np.exp(float(found.model.kernel.log_scale)) + float(found.model.noise)]
+    assert std**2 == pytest.approx(
+        [np.exp(float(found.model.kernel.log_variance)) + float(found.model.noise)]
     )
-    assert minus_log_evidence(found.model, train) == pytest.approx(-found.evidence / 30)
+    assert negative_log_marginal_likelihood(found.model, train) == pytest.approx(
+        -found.log_marginal_likelihood / 30
+    )
 
 
-def test_its_report_has_the_lenses_of_a_process_and_no_others(tmp_path):
-    process = GaussianProcess.init(RBF.init(scale=10.0, length=np.array([5.0, 0.7])), noise=0.3)
+def test_the_lenses_of_its_report(tmp_path):
+    process = GaussianProcess.init(
+        RBF.init(variance=10.0, length_scale=np.array([5.0, 0.7])), noise=0.3
+    )
     xs, ys = cars(40)
     half = (xs[:20], ys[:20] - 20), (xs[20:], ys[20:] - 20)
-    outcome = Outcome(process, *half, minus_log_evidence, features=("idle", "bends"))
+    outcome = Outcome(
+        process, *half, negative_log_marginal_likelihood, features=("irrelevant", "relevant")
+    )
     assert [lens.title for lens in LENSES if lens.applies(outcome)] == [
-        "Forecasts and their intervals",
-        "Which inputs matter",
+        "Prediction intervals and their coverage",
+        "Feature relevance (ARD)",
     ]
     text = look(outcome, tmp_path).read_text()
     assert "failed" not in text
-    assert "looked at most" in text
+    assert "most relevant" in text
     assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == [
-        "forecasts-and-their-intervals.png",
-        "which-inputs-matter.png",
+        "feature-relevance-ard.png",
+        "prediction-intervals-and-their-coverage.png",
     ]
 
 
 @pytest.mark.parametrize(
-    ("wrong", "message"), [({"splits": 1}, "at least 2"), ({"held_out": 1.0}, "between 0 and 1")]
+    ("wrong", "message"),
+    [
+        ({"n_splits": 1}, "n_splits must be at least 2"),
+        ({"test_fraction": 1.0}, "test_fraction must lie between 0 and 1"),
+    ],
 )
-def test_bad_options_are_refused(little, wrong, message):
+def test_bad_options_are_refused(small_data, wrong, message):
     with pytest.raises(ValueError, match=message):
         recipes.gp(Job(None, jr.key(0), Silent()), **wrong)
 
@@ -103,13 +116,13 @@ def test_bad_options_are_refused(little, wrong, message):
 @pytest.mark.network
 @pytest.mark.slow
 def test_gp_on_the_cars_of_isl():
-    """Curves beat the line, and the intervals of a process hold what they say to within some
-    points.
+    """The processes are better than ridge regression, and the coverage of their intervals is right
+    to within some points.
     """
     table = recipes.gp(Job(None, jr.key(0), Silent())).table
-    line = table["ridge regression"]
-    for name in ("network of infinite width", "Gaussian process"):
-        assert table[name]["test RMSE"] < line["test RMSE"] - 0.3
-        assert table[name]["− log density"] < line["− log density"] - 0.1
-        assert abs(table[name]["in 80 %"] - 80) < 6
-        assert abs(table[name]["in 95 %"] - 95) < 5
+    ridge = table["ridge regression"]
+    for name in ("infinite-width network", "Gaussian process"):
+        assert table[name]["test RMSE"] < ridge["test RMSE"] - 0.3
+        assert table[name]["NLPD"] < ridge["NLPD"] - 0.1
+        assert abs(table[name]["coverage 80 %"] - 80) < 6
+        assert abs(table[name]["coverage 95 %"] - 95) < 5

@@ -1,6 +1,4 @@
-"""The recipes on images: little pictures of the right form here, the real ones for those marked
-`network`.
-"""
+"""The recipes for images on small images; tests with the real ones are marked `network`."""
 
 import jax
 import jax.numpy as jnp
@@ -10,21 +8,28 @@ import pytest
 
 from thetax import data, recipes
 from thetax.core import predict
-from thetax.layers import BatchNorm, Chain, Linear, fold, has_batch_norm
+from thetax.layers import BatchNorm, Chain, Linear, fold_batch_norm, has_batch_norm
 from thetax.recipes import Job
-from thetax.recipes.shared.images import folded, otherwise, pictures
+from thetax.recipes.shared.images import fold_norms, image_augmentation, load_images
 from thetax.train import Run, Silent
 
 TINY = {
-    "cnn": {"widths": (4, 8), "epochs": 8, "batch": 20, "rate": 1e-2, "dropout": 0.1, "pixels": 1},
+    "cnn": {
+        "widths": (4, 8),
+        "epochs": 8,
+        "batch_size": 20,
+        "learning_rate": 1e-2,
+        "dropout": 0.1,
+        "max_shift": 1,
+    },
     "resnet": {
         "blocks": (1, 1),
         "width": 4,
         "epochs": 6,
-        "batch": 20,
-        "rate": 0.1,
-        "hole": 2,
-        "pixels": 1,
+        "batch_size": 20,
+        "learning_rate": 0.1,
+        "cutout": 2,
+        "max_shift": 1,
     },
 }
 
@@ -34,9 +39,9 @@ def job(run: Run | None = None) -> Job:
 
 
 @pytest.fixture
-def little(monkeypatch):
-    """Grey or coloured noise of 12 by 12 with the label written as a block, the same if
-    mirrored.
+def small_images(monkeypatch):
+    """Grey or coloured noise of 12 by 12 with a symmetric block at a position that depends on the
+    label.
     """
     rng = np.random.default_rng(0)
 
@@ -61,20 +66,22 @@ def little(monkeypatch):
 @pytest.mark.parametrize(
     ("recipe", "row"), [("cnn", "convolutional network"), ("resnet", "residual network")]
 )
-def test_learns_and_answers_again_from_the_folder(little, recipe, row, tmp_path):
+def test_a_network_learns_and_a_second_call_reads_the_run(
+    small_images, recipe, row, tmp_path, check_reread
+):
     run = Run.begin(tmp_path / "r", recipe=recipe, arguments={}, seed=0)
-    do = getattr(recipes, recipe)
-    outcome = do(job(run), **TINY[recipe])
+    call = getattr(recipes, recipe)
+    outcome = call(job(run), **TINY[recipe])
     assert outcome.table[row]["test error %"] < 20
     assert len(outcome.history["valid error"]) == TINY[recipe]["epochs"]
     assert (len(outcome.train[1]), outcome.train[0].shape[1:]) == (440, (1, 12, 12))
     assert not has_batch_norm(outcome.model)
-    assert outcome.model(jnp.asarray(outcome.test[0][0])).shape == (10,)  # one picture is enough
-    assert do(job(run), **TINY[recipe]).table == outcome.table
+    assert outcome.model(jnp.asarray(outcome.test[0][0])).shape == (10,)  # without a batch
+    check_reread(lambda: call(job(run), **TINY[recipe]), outcome)
 
 
 @pytest.mark.slow
-def test_resnet_in_half_precision_on_coloured_pictures(little):
+def test_resnet_in_half_precision_on_colour_images(small_images):
     outcome = recipes.resnet(job(), data="cifar-10", precision="bfloat16", **TINY["resnet"])
     assert {leaf.dtype.name for leaf in jax.tree.leaves(outcome.model)} == {"float32"}
     assert outcome.model.stem.layers[0].W.shape == (4, 3, 3, 3)
@@ -82,66 +89,68 @@ def test_resnet_in_half_precision_on_coloured_pictures(little):
     assert outcome.history["train loss"][-1] < outcome.history["train loss"][0]
 
 
-def test_pictures_have_channels_and_keep_their_pixels(little):
+def test_images_have_channels_and_the_same_pixels(small_images):
     for name, channels in {"mnist": 1, "cifar-10": 3}.items():
         raw = data.load(name)
-        made = pictures(job(), name)
+        images = load_images(job(), name)
         assert raw.test is not None
-        assert made.test is not None
-        assert made.train[0].shape[1:] == (channels, 12, 12)
-        np.testing.assert_array_equal(made.test[0].reshape(raw.test[0].shape), raw.test[0])
+        assert images.test is not None
+        assert images.train[0].shape[1:] == (channels, 12, 12)
+        np.testing.assert_array_equal(images.test[0].reshape(raw.test[0].shape), raw.test[0])
 
 
 @pytest.mark.slow
-def test_digits_are_not_mirrored_and_holes_are_made_where_asked():
+def test_augmentation():
     x = jnp.ones((1, 6, 6)).at[..., 3:].set(2.0)
     keys = jr.split(jr.key(0), 40)
-    see = lambda name, hole: jax.vmap(lambda key: otherwise(name, pixels=0, hole=hole)(x, key=key))(
-        keys
-    )
-    assert (np.asarray(see("mnist", 0)) == np.asarray(x)).all()
-    rows = {tuple(row) for row in np.asarray(see("fashion-mnist", 0))[:, 0, 0].tolist()}
+    augment = lambda name, cutout_size: jax.vmap(
+        lambda key: image_augmentation(name, max_shift=0, cutout_size=cutout_size)(x, key=key)
+    )(keys)
+    assert (np.asarray(augment("mnist", 0)) == np.asarray(x)).all()
+    rows = {tuple(row) for row in np.asarray(augment("fashion-mnist", 0))[:, 0, 0].tolist()}
     assert rows == {(1, 1, 1, 2, 2, 2), (2, 2, 2, 1, 1, 1)}
-    assert ((see("mnist", 2) == 0).sum(axis=(1, 2, 3)) > 0).all()
-    assert (otherwise("cifar-10", pixels=2, hole=2)(x) == x).all()  # no key, no chance
+    assert ((augment("mnist", 2) == 0).sum(axis=(1, 2, 3)) > 0).all()
+    assert (
+        image_augmentation("cifar-10", max_shift=2, cutout_size=2)(x) == x
+    ).all()  # deterministic without a key
 
 
-def test_folded_is_the_network_on_training_pictures():
+def test_folded_norms():
     xs = jr.normal(jr.key(0), (50, 3))
     net = Chain(Linear.init(3, 4, key=jr.key(1)), BatchNorm.init(4))
     np.testing.assert_allclose(
-        predict(folded(net, (xs, None)), xs), predict(fold(net, xs), xs), atol=1e-6
+        predict(fold_norms(net, (xs, None)), xs), predict(fold_batch_norm(net, xs), xs), atol=1e-6
     )
     np.testing.assert_allclose(
-        predict(folded(net, (xs, None)), xs).mean(axis=0), np.zeros(4), atol=1e-5
+        predict(fold_norms(net, (xs, None)), xs).mean(axis=0), np.zeros(4), atol=1e-5
     )
 
 
 @pytest.mark.parametrize(
-    ("recipe", "options", "says"),
+    ("recipe", "options", "message"),
     [
-        ("cnn", {"widths": ()}, "needs a width for each stage"),
-        ("cnn", {"pixels": -1}, "pixels=-1"),
+        ("cnn", {"widths": ()}, "at least one width is needed"),
+        ("cnn", {"max_shift": -1}, "pixels must be >= 0; got -1"),
         ("cnn", {"epochs": 0}, "epochs must be more than 0"),
-        ("resnet", {"hole": -2}, "size=-2"),
-        ("resnet", {"smoothing": 2.0}, "strength is a probability"),
-        ("resnet", {"rate": 0.0}, "rate must be more than 0"),
+        ("resnet", {"cutout": -2}, "size must be .* >= 1; got -2"),
+        ("resnet", {"label_smoothing": 2.0}, r"strength must be in \[0, 1\]"),
+        ("resnet", {"learning_rate": 0.0}, "learning_rate must be more than 0"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(little, recipe, options, says):
-    with pytest.raises(ValueError, match=says):
+def test_bad_options_are_refused(small_images, recipe, options, message):
+    with pytest.raises(ValueError, match=message):
         getattr(recipes, recipe)(job(), **TINY[recipe] | options)
 
 
 @pytest.mark.network
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("recipe", "name", "most"),
+    ("recipe", "name", "max_error"),
     [("cnn", "mnist", 0.7), ("cnn", "fashion-mnist", 7.5), ("resnet", "fashion-mnist", 6.0)],
 )
-def test_errors_on_real_images(recipe, name, most):
-    """99.3 % of MNIST and 92.5 % of Fashion-MNIST are right, 94 % with residual blocks (hours
+def test_errors_on_real_images(recipe, name, max_error):
+    """An accuracy of 99.3 % on MNIST and 92.5 % on Fashion-MNIST, 94 % with residual blocks (hours
     without a GPU).
     """
     (row,) = getattr(recipes, recipe)(job(), data=name).table.values()
-    assert row["test error %"] <= most
+    assert row["test error %"] <= max_error

@@ -1,4 +1,4 @@
-"""The page of a set of claims: whole, escaped, without network, and no figure loses it."""
+"""Tests of the page of claims: well-formed, escaped, self-contained, robust to failing figures."""
 
 import re
 from html.parser import HTMLParser
@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 import pytest
 
 from thetax.certify import cover_count
-from thetax.claims import Verdict, at_most, equal, settle
+from thetax.claims import Verdict, at_most, equal, run_claim
 from thetax.claims.engine.claim import Claim
 from thetax.layers import softmax
 from thetax.plot import Chart, Panel
@@ -64,7 +64,7 @@ CLAIMS = [
 
 @pytest.fixture(scope="module")
 def page():
-    verdicts, (first, strange, *others) = ClaimsPage(), map(settle, CLAIMS)
+    verdicts, (first, strange, *others) = ClaimsPage(), map(run_claim, CLAIMS)
     with pytest.warns(RuntimeWarning, match=r"the figure of 2\.2-softmax failed"):
         verdicts.add(strange)
     for finding in (first, *others):
@@ -73,7 +73,7 @@ def page():
 
 
 class Tags(HTMLParser):
-    """Counts what was opened and not closed."""
+    """Records tags that are opened and not closed."""
 
     def __init__(self, text):
         super().__init__()
@@ -106,21 +106,21 @@ def test_the_page_needs_no_network(page):
     assert outside == []
 
 
-def test_what_it_says(page):
+def test_the_page_contains_claims_and_errors(page):
     assert "2 of 4" in page
     assert "A bound &amp; more" in page
     assert "no bias &amp; &lt;no noise&gt;" in page
     assert "RuntimeError: a &lt; b" in page
     assert "printed form, must fail: count" in page
-    assert "This figure failed" in page
+    assert "This figure could not be drawn" in page
     assert page.count("<figure>") == 2
     assert 'data-kind="erratum" data-holds="true"' in page
     assert 'data-kind="layer" data-holds="false"' in page
 
 
-def test_it_is_written_whole(tmp_path):
+def test_the_page_is_written_to_one_file(tmp_path):
     verdicts = ClaimsPage()
-    verdicts.add(settle(CLAIMS[2]))
+    verdicts.add(run_claim(CLAIMS[2]))
     path = verdicts.write(tmp_path / "new" / "page.html", facts={"jax": "<0>"})
     assert "&lt;0&gt;" in path.read_text("utf-8")
     assert [p.name for p in path.parent.iterdir()] == ["page.html"]

@@ -1,4 +1,4 @@
-"""Formulas on a page."""
+"""Tests of formulas as MathML."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def test_a_formula_becomes_mathml(latex, has):
     assert "\\" not in formula(latex)
 
 
-def test_words_are_escaped_and_formulas_set():
+def test_text_is_escaped_and_formulas_are_typeset():
     text = typeset("for $x < 1$ & `a < b`:\n\n$$y$$")
     assert text.count("<p>") == 2
     assert "&amp; <code>a &lt; b</code>" in text
@@ -33,10 +33,10 @@ def test_words_are_escaped_and_formulas_set():
     assert "$" not in text
 
 
-def test_a_lone_dollar_is_a_dollar():
+def test_a_single_dollar_sign_is_kept():
     assert typeset("5 $ and no more") == "<p>5 $ and no more</p>"
 
 
-def test_the_page_carries_its_font():
+def test_the_page_includes_its_font():
     assert font().startswith("@font-face")
     assert "http" not in font()

@@ -1,4 +1,4 @@
-"""The report holds every lens that applies, stands alone, and survives a lens that fails."""
+"""Tests of the report: all lenses that apply, self-contained, robust to failing lenses."""
 
 import re
 from dataclasses import replace
@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from thetax import explain
-from thetax.layers import BatchNorm, Residual, fold
+from thetax.layers import BatchNorm, Residual, fold_batch_norm
 from thetax.models import MLP
 from thetax.plot import DARK, LIGHT
 from thetax.recipes.engine.outcome import Outcome
@@ -23,43 +23,43 @@ from thetax.train import binary_cross_entropy, cross_entropy, squared_error
 
 JUDGED = {
     "Confusion matrix",
-    "Most confidently wrong",
+    "Most confident mistakes",
     "Calibration",
-    "The tangent kernel by class",
+    "Neural tangent kernel by class",
 }
 ATTACKED = {
-    "Attacks: accuracy against the radius",
-    "Attacks: distance to the nearest wrong input",
-    "Attacks: the most fragile examples",
-    "Attacks: the loss around an example",
+    "Adversarial attacks: robust accuracy",
+    "Adversarial attacks: distance to the decision boundary",
+    "Adversarial attacks: least robust examples",
+    "Adversarial attacks: loss surface and gradient masking",
 }
 CLASSIFIES = JUDGED | ATTACKED
-DEAR = {"Curvature and sharpness"} | ATTACKED
+DEAR = {"Hessian eigenvalues and sharpness"} | ATTACKED
 OTHERS = {  # do not apply
     "Margins",
-    "Weight decay, direction by direction",
-    "Dropout as a penalty",
-    "Doubt by dropout",
-    "Filters",
+    "Effective parameters under weight decay",
+    "Dropout as a regulariser",
+    "Uncertainty by MC dropout",
+    "Convolution filters",
     "Feature maps",
-    "Saliency",
-    "Shifted images",
-    "Signal through time",
+    "Saliency maps",
+    "Translation equivariance",
+    "Gradients through time",
     "Eigenvalues of the recurrence",
-    "Alignment",
-    "What it writes",
+    "Attention alignment",
+    "Text samples",
     "Translations",
-    "Attention",
-    "What the judgement hangs on",
-    "Vectors of the tokens",
-    "Forecasts and their intervals",
-    "Which inputs matter",
-    "Lazy, or were features learnt?",
-    "Linearised against true training",
-    "Against the width",
-    "Beside infinite width",
-    "The picture that fools it",
-    "Proven right within a radius",
+    "Attention maps",
+    "Token saliency",
+    "Token embeddings",
+    "Prediction intervals and their coverage",
+    "Feature relevance (ARD)",
+    "Lazy training or feature learning",
+    "Linearised against full training",
+    "Neural tangent kernel against width",
+    "Trained networks against the infinite-width limit",
+    "Adversarial example",
+    "Certified accuracy by randomised smoothing",
 }
 HISTORY = {"train loss": np.array([1.0, 0.5]), "valid error": np.array([0.5, 0.25])}
 
@@ -110,13 +110,13 @@ def lenses():
 
 @pytest.fixture
 def quick(lenses):
-    """Without the lenses that cost most."""
+    """Without the slowest lenses."""
     lenses[:] = [shown for shown in lenses if shown.title not in OTHERS | DEAR]
     return lenses
 
 
 class Page(HTMLParser):
-    """What a browser would see: balanced tags, ids, links, and text."""
+    """Parses a page: tags, ids, links and text."""
 
     VOID = ("meta", "link", "br", "img")
 
@@ -151,7 +151,7 @@ class Page(HTMLParser):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["classes", "binary", "regression", "normalised"])
-def test_the_report_stands_alone(kind, tmp_path):
+def test_the_report_is_self_contained(kind, tmp_path):
     path = look(outcome(kind), tmp_path / "run")
     text = path.read_text()
     page = Page(text)
@@ -171,7 +171,7 @@ def test_the_report_stands_alone(kind, tmp_path):
 
 
 @pytest.mark.slow
-def test_what_the_page_says(tmp_path, quick):
+def test_the_page_contains_facts_and_results(tmp_path, quick):
     facts = {
         "recipe": "a <script>",
         "seed": 3,
@@ -201,27 +201,28 @@ def test_what_the_page_says(tmp_path, quick):
     assert "<h1>My own</h1>" in own
 
 
-def test_lenses_are_chosen_by_words_of_their_titles(tmp_path):
+def test_only_selects_lenses_by_title(tmp_path):
     text = look(outcome("classes"), tmp_path, only=["CONFUS"]).read_text()
     assert re.findall(r"<h2>(.*?)</h2>", text)[1:] == ["Confusion matrix"]
     with pytest.raises(
         ValueError,
-        match=r"only='confsion' is in no lens's title; the nearest is 'Confusion matrix'",
+        match=r"no lens has a title that contains 'confsion'; did you mean confusion\? "
+        "the titles are: Learning curves; Confusion matrix;",
     ):
         look(outcome("classes"), tmp_path, only=["confsion"])
 
 
 @pytest.mark.slow
-def test_numbers_are_the_lenses_own(tmp_path, quick):
+def test_the_page_shows_the_numbers_of_the_lenses(tmp_path, quick):
     given = outcome("classes")
     page = Page(look(given, tmp_path).read_text())
     found = explain.calibration(given.model, given.test)
     assert f"{100 * found.error:.2f} %" in page.text
-    assert f"{explain.worst(given.model, given.test).mistakes} of 20" in page.text
+    assert f"{explain.confident_mistakes(given.model, given.test).n_mistakes} of 20" in page.text
 
 
 @pytest.mark.slow
-def test_both_themes_are_inside(tmp_path, quick):
+def test_the_page_has_both_themes(tmp_path, quick):
     text = look(outcome("regression"), tmp_path).read_text()
     body = text[text.index("<body>") :]
     for role in ("ink", "grid", "blue"):
@@ -235,8 +236,8 @@ def test_both_themes_are_inside(tmp_path, quick):
 
 
 @pytest.mark.slow
-def test_a_lens_that_fails_does_not_lose_the_report(tmp_path, quick):
-    @lens("Broken", says="It will not work.")
+def test_the_other_lenses_run_if_one_fails(tmp_path, quick):
+    @lens("Broken", description="It will not work.")
     def broken(outcome):
         raise ZeroDivisionError("nothing <to> divide by")
 
@@ -244,15 +245,22 @@ def test_a_lens_that_fails_does_not_lose_the_report(tmp_path, quick):
         RuntimeWarning, match="the lens 'Broken' failed: ZeroDivisionError: nothing <to> divide by"
     ):
         text = look(outcome("regression"), tmp_path).read_text()
-    assert "This lens failed: ZeroDivisionError: nothing &lt;to&gt; divide by" in text
+    assert (
+        "This section could not be computed: ZeroDivisionError: nothing &lt;to&gt; divide by"
+        in text
+    )
     assert text.count("<svg") == len(quick) - 1 - len(JUDGED)
 
 
 @pytest.mark.slow
 def test_one_registration_adds_a_lens(tmp_path, quick):
-    @lens("Twice the curves", says="Again.", tells=lambda result: {"so many": str(result.epochs)})
+    @lens(
+        "Twice the curves",
+        description="Again.",
+        metrics=lambda result: {"so many": str(result.epochs)},
+    )
     def again(outcome):
-        return explain.curves(outcome.history)
+        return explain.training_curves(outcome.history)
 
     text = look(outcome("regression"), tmp_path).read_text()
     assert 'href="#twice-the-curves"' in text
@@ -273,17 +281,17 @@ def test_batch_norms_are_folded_on_training_inputs(tmp_path, lenses):
     seen = []
     lenses[:] = []
 
-    @lens("Spy", says="")
+    @lens("Spy", description="")
     def spy(outcome):
         seen.append(outcome.model)
-        return explain.curves(outcome.history)
+        return explain.training_curves(outcome.history)
 
     given = outcome("normalised")
     look(given, tmp_path)
     alone = seen[0](jnp.asarray(given.test[0][0]))  # one example, which no batch norm would bear
     assert jnp.allclose(
         alone,
-        fold(given.model, jnp.asarray(given.train[0]))(jnp.asarray(given.test[0][0])),
+        fold_batch_norm(given.model, jnp.asarray(given.train[0]))(jnp.asarray(given.test[0][0])),
         atol=1e-5,
     )
 
@@ -298,8 +306,8 @@ def test_cost_is_bounded():
     assert jax.tree.leaves(subsample({"x": np.arange(3)}, 2))[0].tolist() == [0, 2]
 
 
-def test_the_headline_is_the_model_s_own_row(tmp_path, lenses):
-    """The table's last row is that of the model; a baseline above it must not head the page."""
+def test_the_header_shows_the_row_of_the_model(tmp_path, lenses):
+    """The last row of the table is that of the model; baselines are above it."""
     lenses[:] = lenses[:1]
     table = {"baseline": {"test error %": 91.25}, "network": {"test error %": 3.5}}
     page = look(replace(outcome("classes"), table=table), tmp_path).read_text()
@@ -311,26 +319,30 @@ def test_the_headline_is_the_model_s_own_row(tmp_path, lenses):
     assert RESULTS_NOTE not in look(replace(outcome("classes"), table=alone), tmp_path).read_text()
 
 
-def test_batch_norms_are_told_of_when_they_came_folded(tmp_path, lenses):
+def test_the_header_mentions_folded_batch_norms(tmp_path, lenses):
     lenses[:] = lenses[:1]
     given = outcome("normalised")
-    folded = replace(given, model=fold(given.model, jnp.asarray(given.train[0])))
+    folded = replace(given, model=fold_batch_norm(given.model, jnp.asarray(given.train[0])))
     for each, told in ((given, True), (folded, True), (outcome("classes"), False)):
-        assert ("seen as affine maps" in look(each, tmp_path).read_text()) == told
+        assert ("folded into affine maps" in look(each, tmp_path).read_text()) == told
 
 
-def test_thousands_are_set_apart_and_one_layer_has_no_ratio():
+def test_thousands_separators_and_a_single_layer_without_ratio():
     counts = np.array([[1500, 1200], [1100, 200]])
-    told = LENSES[1].tells(explain.Confusion(counts, np.array([0.4, 0.8]), ("a", "b")))
+    told = LENSES[1].metrics(
+        explain.predictions.ConfusionMatrix(counts, np.array([0.4, 0.8]), ("a", "b"))
+    )
     assert told["test error"].endswith("of 4,000")
-    assert told["commonest mistake"] == "a taken for b, 1,200 times"
-    (signal,) = [shown for shown in LENSES if shown.title.startswith("Gradient signal")]
+    assert told["most frequent confusion"] == "a predicted as b, 1,200 times"
+    (signal,) = [shown for shown in LENSES if shown.title.startswith("Gradient norms")]
     one = np.array([0.5])
     ones = np.array([0.5, 2.0])
-    assert list(signal.tells(explain.Gradients(("Recurrent 1",), one, ("LSTM 1",), one))) == [
-        "at the output"
-    ]
+    assert list(
+        signal.metrics(explain.signal.GradientNorms(("Recurrent 1",), one, ("LSTM 1",), one))
+    ) == ["gradient norm, last layer"]
     assert (
-        signal.tells(explain.Gradients(("a", "b"), ones, ("a", "b"), ones))["first over last"]
+        signal.metrics(explain.signal.GradientNorms(("a", "b"), ones, ("a", "b"), ones))[
+            "ratio of first to last"
+        ]
         == "0.25"
     )

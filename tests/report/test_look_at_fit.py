@@ -1,4 +1,4 @@
-"""A run that Python made is looked at as far as its folder goes."""
+"""Tests of the report of a fit without its model."""
 
 import json
 
@@ -20,7 +20,7 @@ ROWS = [
 def run(tmp_path) -> Run:
     run = Run(tmp_path / "mine")
     run.write("fit.json", {"epochs": 2, "batch_size": 17})
-    run.record(ROWS)
+    run.write_metrics(ROWS)
     return run
 
 
@@ -39,29 +39,30 @@ def test_curves_weights_and_settings_are_on_the_page(run, capsys):
     assert (run.folder / "figures" / "learning-curves.png").is_file()
 
 
-def test_a_fit_under_way_has_no_weights_yet(run, capsys):
+def test_an_unfinished_fit_has_no_weights(run, capsys):
     assert look(run.folder, json=True) == 0
     assert json.loads(capsys.readouterr().out)["report"] == str(run.folder / "report.html")
     assert "Weights" not in (run.folder / "report.html").read_text()
 
 
-def test_a_run_of_another_name_than_a_recipe(tmp_path, capsys):
+def test_a_run_that_is_not_of_a_recipe(tmp_path, capsys):
     run = Run.begin(tmp_path / "r", recipe="mine", arguments={"rate": 0.125}, seed=3)
     run.write("fit.json", {"epochs": 1})
     assert look(run.folder) == 0
     assert "0.125" in (run.folder / "report.html").read_text()
 
 
-def test_a_folder_of_several_fits_names_them(tmp_path):
+def test_a_folder_of_several_fits_lists_them(tmp_path):
     for name in ("teacher", "student"):
         (Run(tmp_path) / name).write("fit.json", {"epochs": 1})
-    with pytest.raises(ValueError, match="look at one of its fits: student, teacher"):
+    with pytest.raises(ValueError, match="give one of its subfolders: student, teacher"):
         look(tmp_path)
 
 
-def test_what_cannot_be_looked_at_is_refused(run, tmp_path):
+def test_invalid_folders_raise(run, tmp_path):
     with pytest.raises(
-        ValueError, match=r"--only chooses among lenses on a model.*thetax\.report\.look"
+        ValueError,
+        match=r"--only: selects sections that need the trained model.*thetax\.report\.look",
     ):
         look(run.folder, only=("curves",))
     (run.folder / "metrics.jsonl").write_text('{"epoch": ')

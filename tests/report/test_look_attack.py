@@ -1,4 +1,4 @@
-"""The lenses on attacks: to whom they apply, what they say, and that one search serves them all."""
+"""Tests of the lenses on attacks: when they apply, their numbers, and that attacks run once."""
 
 import jax.numpy as jnp
 import jax.random as jr
@@ -10,7 +10,7 @@ from thetax import certify, threat
 from thetax.core import predict
 from thetax.layers import Chain, Linear
 from thetax.models import CNN, GPT, MLP, SequenceClassifier
-from thetax.recipes.attack import both_logits
+from thetax.recipes.attack import binary_logits
 from thetax.recipes.engine.outcome import Outcome
 from thetax.report import LENSES, look
 from thetax.report.lenses import attacks as attack
@@ -18,10 +18,10 @@ from thetax.report.registry import LensUnavailable
 from thetax.train import cross_entropy, squared_error
 
 CURVES, NEAR, FRAGILE, AROUND = found = (
-    "Attacks: accuracy against the radius",
-    "Attacks: distance to the nearest wrong input",
-    "Attacks: the most fragile examples",
-    "Attacks: the loss around an example",
+    "Adversarial attacks: robust accuracy",
+    "Adversarial attacks: distance to the decision boundary",
+    "Adversarial attacks: least robust examples",
+    "Adversarial attacks: loss surface and gradient masking",
 )
 xs = np.asarray(jr.uniform(jr.key(1), (24, 4)))
 net = MLP.init(4, 8, 3, key=jr.key(0))
@@ -46,7 +46,7 @@ def find(title):
     return next(shown for shown in LENSES if shown.title == title)
 
 
-def test_they_apply_to_classifiers_of_floating_point_numbers():
+def test_attack_lenses_apply_to_classifiers_of_float_inputs():
     every = set(found)
     assert seen(judged(net)) == every
     assert seen(judged(MLP.init(4, 5, 1, key=jr.key(0)), ys=ys % 2, classes=("no", "yes"))) == every
@@ -68,37 +68,37 @@ def test_they_apply_to_classifiers_of_floating_point_numbers():
 
 
 @pytest.mark.slow
-def test_what_they_show_is_the_library_s_own(tmp_path, monkeypatch):
+def test_the_sections_show_the_numbers_of_the_library(tmp_path, monkeypatch):
     searches = []
     own = attacks.boundary_distance
     monkeypatch.setattr(
-        attack, "boundary", lambda *a, **k: searches.append(a[2].__name__) or own(*a, **k)
+        attack, "boundary_distance", lambda *a, **k: searches.append(a[2].__name__) or own(*a, **k)
     )
     given = judged(net, features=("p", "q", "r", "s"))
     text = look(given, tmp_path, only=["attacks"]).read_text()
-    assert "failed" not in text
+    assert "could not be computed" not in text
     assert text.count("<svg") == 4
     assert searches == ["Linf", "L2"]  # once for all
     box = float(xs.min()), float(xs.max())
     direct = own(net, given.test, threat.L2, box=box)
-    right = direct.distance[direct.distance > 0]
-    assert f"median {np.median(right):.3g}, nearest {right.min():.2g}" in text
-    assert "23 that are right, of 24" in text
-    assert f"after a change of length {right.min():.2g}" in text
-    assert f"{100 * 23 / 24:.2f} % right as they are" in text
-    assert "by lines through every bend" in text
+    right = direct.distances[direct.distances > 0]
+    assert f"median {np.median(right):.3g}, smallest {right.min():.2g}" in text
+    assert "23 classified correctly, of 24" in text
+    assert f"after a change of L2 norm {right.min():.2g}" in text
+    assert f"{100 * 23 / 24:.2f} % classified correctly without an attack" in text
+    assert "linear bounds (CROWN)" in text
     assert ">p<" in text
 
 
 @pytest.mark.slow
-def test_two_classes_by_one_logit_and_the_range_of_inputs():
+def test_binary_classifiers_and_the_input_range():
     one = Linear(jnp.array([[3.0, -4.0, 0.0, 0.0]]), jnp.zeros(1))
-    pair = Chain(one, both_logits)
+    pair = Chain(one, binary_logits)
     x = jnp.asarray(xs)
     assert jnp.argmax(predict(pair, x), axis=1).tolist() == (x @ one.W[0] > 0).astype(int).tolist()
     inside = x.at[0, 0].set(0.0).at[0, 1].set(1.0)
     given = judged(one, inside, (inside @ one.W[0] > 0).astype(int), ("no", "yes"))
-    assert attack.searched(given).box == (0.0, 1.0)
+    assert attack.attack_examples(given).box == (0.0, 1.0)
     curves = find(CURVES).compute(given)
     for norm in ("Linf", "L2"):
         assert (curves.radii[norm] <= curves.distances[norm] * (1 + 1e-5)).all()
@@ -108,32 +108,38 @@ def test_two_classes_by_one_logit_and_the_range_of_inputs():
 
 
 @pytest.mark.slow
-def test_a_model_that_cannot_be_bounded_is_attacked_all_the_same():
+def test_a_model_without_bounds_is_still_attacked():
     sorts = Chain(net, lambda z: z + 0.01 * jnp.sort(z))
     given = judged(sorts, ys=np.asarray(jnp.argmax(predict(sorts, jnp.asarray(xs)), axis=1)))
     curves = find(CURVES).compute(given)
-    told = find(CURVES).tells(curves)
+    told = find(CURVES).metrics(curves)
     assert not curves.radii
-    assert "sort" in told["nothing proven"]
-    assert "proven to stand" not in " ".join(told.values())
+    assert "sort" in told["no certificate"]
+    assert "certified" not in " ".join(told.values())
 
 
-def test_who_cannot_be_seen_is_told_why(monkeypatch):
+def test_unavailable_lenses_give_the_reason(monkeypatch):
     sure = Chain(net, lambda z: jnp.exp(z) / jnp.exp(z).sum())
-    with pytest.raises(LensUnavailable, match="the model gives probabilities"):
-        attack.searched(judged(sure))
-    with pytest.raises(LensUnavailable, match="all its inputs are one number"):
-        attack.searched(judged(net, np.zeros_like(xs)))
+    with pytest.raises(LensUnavailable, match="the model returns probabilities"):
+        attack.attack_examples(judged(sure))
+    with pytest.raises(LensUnavailable, match="all inputs have the same value"):
+        attack.attack_examples(judged(net, np.zeros_like(xs)))
     wrong = judged(net, ys=(np.asarray(jnp.argmax(predict(net, jnp.asarray(xs)), axis=1)) + 1) % 3)
-    with pytest.raises(LensUnavailable, match="no example that is right"):
+    with pytest.raises(
+        LensUnavailable, match="no attack on a correctly classified example succeeded"
+    ):
         find(AROUND).compute(wrong)
-    assert find(FRAGILE).tells(find(FRAGILE).compute(wrong))["fragile examples"].startswith("none")
-    monkeypatch.setattr(attack, "MAX_SEARCH_OPERATIONS", 1.0)
-    with pytest.raises(LensUnavailable, match="an attack on 16 examples would take too long"):
-        attack.searched(judged(net))
+    assert (
+        find(FRAGILE)
+        .metrics(find(FRAGILE).compute(wrong))["least robust examples"]
+        .startswith("none")
+    )
+    monkeypatch.setattr(attack, "MAX_ATTACK_OPERATIONS", 1.0)
+    with pytest.raises(LensUnavailable, match="attacking 16 examples would take too long"):
+        attack.attack_examples(judged(net))
 
 
-def test_layers_under_an_objective_that_moves_its_inputs_are_told_not_to_be_probed():
+def test_gradient_norms_are_unavailable_for_adversarial_objectives():
     data = jnp.asarray(xs), jnp.asarray(ys)
     step = attacks.PGD(cross_entropy, threat.Linf(0.1), step_size=0.1, steps=1)
     for objective in (
@@ -142,8 +148,8 @@ def test_layers_under_an_objective_that_moves_its_inputs_are_told_not_to_be_prob
     ):
         with pytest.raises(
             LensUnavailable,
-            match=r"its layers cannot be probed: .* moved as one array, but .* are a tuple",
+            match=r"the layers cannot be probed: .* one array.*",
         ):
-            find("Gradient signal through depth").compute(
+            find("Gradient norms by layer").compute(
                 Outcome(net, data, data, objective, classes=("a", "b", "c"))
             )

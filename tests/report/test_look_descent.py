@@ -1,4 +1,4 @@
-"""The lenses on descent, through the report of a small trained network."""
+"""Tests of the lenses on optimisation."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from thetax.recipes.engine.outcome import Outcome
 from thetax.report import LENSES, look
 from thetax.train import Silent, cross_entropy, descend, fit
 
-TITLES = ("Loss landscape", "How fast the loss fell")
+TITLES = ("Loss landscape", "Convergence rate of the training loss")
 
 
 @pytest.fixture
@@ -42,24 +42,24 @@ def outcome():
 
 
 @pytest.mark.slow
-def test_both_are_in_the_report(outcome, lenses, tmp_path):
+def test_the_report_has_both_sections(outcome, lenses, tmp_path):
     text = look(outcome, tmp_path).read_text()
     assert [shown.title for shown in lenses] == list(TITLES)
-    for name in ("loss-landscape", "how-fast-the-loss-fell"):
+    for name in ("loss-landscape", "convergence-rate-of-the-training-loss"):
         assert (tmp_path / "figures" / f"{name}.png").exists()
         assert f'id="{name}"' in text
     assert f"{float(cross_entropy(outcome.model, outcome.train)):.4g}" in text
-    fitted = explain.fit_decay(outcome.history["train loss"], times=np.arange(1, 21))
-    assert f"× {fitted.factor:.4g} an epoch" in text
+    fitted = explain.fit_convergence_rate(outcome.history["train loss"], times=np.arange(1, 21))
+    assert f"× {fitted.factor:.4g} per epoch" in text
     assert f"epoch to the power −{fitted.power:.3g}" in text
-    spectrum = explain.spectrum(cross_entropy, outcome.model, outcome.train, key=jr.key(3))
+    spectrum = explain.hessian_spectrum(cross_entropy, outcome.model, outcome.train, key=jr.key(3))
     assert f"{2 / spectrum.top[0]:.2g}" in text
 
 
 def test_without_a_history_there_is_no_rate(outcome, lenses, tmp_path):
     text = look(replace(outcome, history={}), tmp_path).read_text()
     assert "Loss landscape" in text
-    assert "How fast the loss fell" not in text
+    assert "Convergence rate of the training loss" not in text
 
 
 def test_a_model_of_vectors_has_no_filters(lenses):

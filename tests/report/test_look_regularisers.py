@@ -1,6 +1,4 @@
-"""The lenses on regularisers, through the report of a small network that decay and dropout held
-back.
-"""
+"""Tests of the lenses on weight decay and dropout."""
 
 import re
 from dataclasses import replace
@@ -15,10 +13,14 @@ from thetax.layers import Chain, DropConnect, Linear
 from thetax.models import MLP
 from thetax.recipes.engine.outcome import Outcome
 from thetax.report import LENSES, look
-from thetax.report.lenses.regularisers import acting, undecayed
+from thetax.report.lenses.regularisers import describe_regularisation, without_weight_decay
 from thetax.train import cross_entropy, squared_error, weight_decay
 
-TITLES = ("Weight decay, direction by direction", "Dropout as a penalty", "Doubt by dropout")
+TITLES = (
+    "Effective parameters under weight decay",
+    "Dropout as a regulariser",
+    "Uncertainty by MC dropout",
+)
 
 
 @pytest.fixture
@@ -42,27 +44,32 @@ def headings(text):
 
 
 @pytest.mark.slow
-def test_all_three_are_in_the_report_with_their_own_numbers(lenses, tmp_path):
+def test_the_report_has_all_three_sections_with_their_numbers(lenses, tmp_path):
     given = outcome()
     text = look(given, tmp_path).read_text()
     assert headings(text) == list(TITLES)
     assert text.count("<svg") == 3
-    assert "weight decay 0.01, 30 % of units dropped" in text
-    found = explain.shrinkage(
-        undecayed(given), given.model, given.train, strength=0.01, count=12, key=jr.key(0)
+    assert "weight decay 0.01, dropout of 30 % of units" in text
+    found = explain.effective_parameters(
+        without_weight_decay(given),
+        given.model,
+        given.train,
+        strength=0.01,
+        n_eigenvalues=12,
+        key=jr.key(0),
     )
     assert f"about {100 * found.effective / found.parameters:.2g} % of 177" in text
     penalty = explain.dropout_penalty(
-        given.objective, given.model, given.train, draws=30, key=jr.key(0)
+        given.objective, given.model, given.train, n_samples=30, key=jr.key(0)
     )
     assert f"{penalty.value:.3g} ± {penalty.error:.1g}" in text
-    doubt = explain.doubt(given.model, given.test, draws=50, key=jr.key(0))
-    assert f"{100 * doubt.ranking:.2f} % of the time" in text
+    doubt = explain.dropout_uncertainty(given.model, given.test, n_samples=50, key=jr.key(0))
+    assert f"<dd>{doubt.auroc:.3f}</dd>" in text
 
 
-def test_the_decay_is_taken_off_the_objective():
+def test_the_weight_decay_is_removed_from_the_objective():
     given = outcome()
-    plain = undecayed(given)(given.model, given.train)
+    plain = without_weight_decay(given)(given.model, given.train)
     assert float(plain) == pytest.approx(float(cross_entropy(given.model, given.train)), rel=1e-5)
     added = given.objective(given.model, given.train) - plain
     assert float(added) == pytest.approx(
@@ -78,13 +85,13 @@ def test_the_decay_is_taken_off_the_objective():
         (0.0, 0.01, TITLES[:1]),
     ],
 )
-def test_what_did_not_act_is_left_out(dropout, decay, titles, lenses, tmp_path):
+def test_sections_of_unused_regularisers_are_left_out(dropout, decay, titles, lenses, tmp_path):
     text = look(outcome(dropout=dropout, decay=decay), tmp_path).read_text()
     assert headings(text) == list(titles)
-    assert ("held back by" in text) == bool(titles)
+    assert ("<dt>regularisation</dt>" in text) == bool(titles)
 
 
-def test_a_regression_with_dropout_is_charged_but_doubts_nothing(lenses, tmp_path):
+def test_a_regression_with_dropout_has_the_penalty_only(lenses, tmp_path):
     given = outcome(decay=0.0)
     xs = given.train[0]
     data = xs, xs[:, :3]
@@ -95,22 +102,27 @@ def test_a_regression_with_dropout_is_charged_but_doubts_nothing(lenses, tmp_pat
 
 
 @pytest.mark.slow
-def test_examples_that_are_no_pictures_are_listed(lenses, tmp_path):
+def test_examples_that_are_not_images_are_listed_in_a_table(lenses, tmp_path):
     text = look(outcome(side=3), tmp_path).read_text()
     assert text.count("<tr>") == 9  # a head, and the eight doubted most
-    assert "disagreement" in text
+    assert "mutual information" in text
 
 
-def test_every_way_of_dropping_is_named():
+def test_all_kinds_of_dropout_are_described():
     net = Chain(
         DropConnect(Linear.init(4, 5, key=jr.key(0)), 0.5),
         jnp.tanh,
         Linear.init(5, 3, key=jr.key(1)),
     )
-    assert acting(Outcome(net, (), (), cross_entropy)) == "50 % of weights dropped"
+    assert (
+        describe_regularisation(Outcome(net, (), (), cross_entropy)) == "dropout of 50 % of weights"
+    )
     two = MLP.init(4, 8, 8, 3, dropout=(0.4, 0.3), key=jr.key(0))
     assert (
-        acting(Outcome(two, (), (), cross_entropy))
-        == "40 % of units dropped, 30 % of units dropped"
+        describe_regularisation(Outcome(two, (), (), cross_entropy))
+        == "dropout of 40 % of units, dropout of 30 % of units"
     )
-    assert acting(Outcome(MLP.init(4, 8, 3, key=jr.key(0)), (), (), cross_entropy)) == ""
+    assert (
+        describe_regularisation(Outcome(MLP.init(4, 8, 3, key=jr.key(0)), (), (), cross_entropy))
+        == ""
+    )

@@ -1,4 +1,4 @@
-"""The lens on margins is for linear classifiers of two classes, and says what the distances are."""
+"""Tests of the lens on margins, for linear binary classifiers."""
 
 import jax.numpy as jnp
 import jax.random as jr
@@ -33,7 +33,7 @@ def test_a_linear_classifier_has_margins(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_network_has_none(tmp_path):
+def test_a_network_has_no_margins(tmp_path):
     page = look(outcome(lambda xs, ys: MLP.init(2, 4, 1, key=jr.key(1))), tmp_path).read_text(
         "utf-8"
     )

@@ -1,11 +1,12 @@
-"""The lens on regions and the boundary, through the report."""
+"""Tests of the lens on linear regions and the decision boundary."""
 
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
 
-from thetax.explain import Boundary, Regions
+from thetax.explain import LinearRegions
+from thetax.explain.predictions import DecisionBoundary
 from thetax.layers import LayerNorm
 from thetax.models import CNN, MLP, Perceptron
 from thetax.recipes.engine.outcome import Outcome
@@ -33,13 +34,13 @@ def outcome(d, k, *, shape=None, classes=(), objective=cross_entropy, **options)
 @pytest.mark.parametrize(
     ("given", "kind"),
     [
-        (outcome(2, 3, classes=("a", "b", "c")), Boundary),
+        (outcome(2, 3, classes=("a", "b", "c")), DecisionBoundary),
         (
             outcome(2, 1, classes=("no", "yes"), objective=binary_cross_entropy, dropout=0.3),
-            Boundary,
+            DecisionBoundary,
         ),
-        (outcome(9, 3, shape=(3, 3), classes=("a", "b", "c")), Boundary),
-        (outcome(5, 1, objective=squared_error), Regions),
+        (outcome(9, 3, shape=(3, 3), classes=("a", "b", "c")), DecisionBoundary),
+        (outcome(5, 1, objective=squared_error), LinearRegions),
     ],
 )
 def test_piecewise_linear_networks(given, kind, only, tmp_path):
@@ -47,9 +48,9 @@ def test_piecewise_linear_networks(given, kind, only, tmp_path):
     result = only.compute(given)
     assert isinstance(result, kind)
     text = look(given, tmp_path).read_text()
-    found = result if isinstance(result, Regions) else result.regions
-    assert f"<dt>linear regions in the window</dt><dd>{found.count:,}</dd>" in text
-    assert "This lens failed" not in text
+    found = result if isinstance(result, LinearRegions) else result.regions
+    assert f"<dt>linear regions in view</dt><dd>{found.n_regions:,}</dd>" in text
+    assert "This section could not be computed" not in text
     assert (tmp_path / "figures" / "linear-regions-and-decision-boundary.png").exists()
 
 
@@ -62,7 +63,7 @@ def test_the_plane_goes_through_three_classes(only):
 
 
 @pytest.mark.parametrize("options", [{"activation": jnp.tanh}, {"normalise": LayerNorm.init}])
-def test_smooth_networks_have_a_boundary_alone(options, only, tmp_path):
+def test_smooth_networks_have_a_boundary_without_regions(options, only, tmp_path):
     given = outcome(4, 3, classes=("a", "b", "c"), **options)
     assert only.compute(given).regions is None
     text = look(given, tmp_path).read_text()
@@ -75,7 +76,7 @@ def test_where_it_does_not_apply(only):
     assert not only.applies(outcome(1, 1, objective=squared_error))
 
 
-def test_examples_on_a_line_are_told(only, tmp_path):
+def test_examples_on_a_line_define_no_plane(only, tmp_path):
     given = outcome(4, 3, classes=("a", "b", "c"))
     flat = np.outer(np.arange(30.0), np.ones(4)).astype(np.float32)
     line = Outcome(
@@ -84,7 +85,7 @@ def test_examples_on_a_line_are_told(only, tmp_path):
     assert "all lie on one line" in look(line, tmp_path).read_text()
 
 
-def test_a_perceptron_is_worded_as_what_it_is(only, tmp_path):
+def test_the_regions_of_a_perceptron_are_described(only, tmp_path):
     xs = np.asarray(jr.normal(jr.key(1), (60, 2)))
     data = xs, (xs[:, 0] > 0).astype(np.int32)
     given = Outcome(
@@ -93,16 +94,16 @@ def test_a_perceptron_is_worded_as_what_it_is(only, tmp_path):
     text = look(given, tmp_path).read_text()
     assert "not piecewise linear" not in text
     assert "constant on either side of its hyperplane" in text
-    assert "<dt>straight pieces of border</dt><dd>1</dd>" in text
+    assert "<dt>linear segments of the boundary</dt><dd>1</dd>" in text
 
 
-def test_a_convolutional_network_is_not_said_to_have_none(only, tmp_path):
+def test_a_convolutional_network_is_reported_as_not_supported(only, tmp_path):
     xs = np.asarray(jr.normal(jr.key(1), (9, 1, 4, 4)))
     data = xs, np.arange(9) % 3
     net = CNN.init((2,), classes=3, pool_size=1, key=jr.key(0))
     text = look(
         Outcome(net, data, data, cross_entropy, classes=("a", "b", "c")), tmp_path
     ).read_text()
-    assert "not counted: CNN 1 is a CNN, through which linear regions cannot be followed" in text
+    assert "not counted: CNN 1 is a CNN, a layer for which linear regions are not supported" in text
     assert "no linear regions" not in text
     assert "exactly" not in text

@@ -1,4 +1,4 @@
-"""Projections against a solver and the inequality that tells them; directions against their
+"""Projections against a solver and the variational inequality; directions against their
 definition.
 """
 
@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize
 
-from thetax.threat import L0, L1, L2, Linf, limits_of
+from thetax.threat import L0, L1, L2, Linf, perturbation_bounds
 from thetax.threat.ball import _shrinkage, _threshold
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -32,7 +32,7 @@ boxes = pytest.mark.parametrize("boxed", [True, False])
 
 @cache
 def units(kind):
-    """Some points of the ball of radius 1; of two numbers, where it counts."""
+    """Points of the ball of radius 1; of 2 components for L0."""
     ball = kind(2 if kind is L0 else 1)
     return np.asarray(jax.vmap(lambda key: ball.sample(key, (D,)))(jr.split(jr.key(0), 200)))
 
@@ -40,12 +40,12 @@ def units(kind):
 @boxes
 @pytest.mark.parametrize("kind", NORMS)
 @given(z=shifts, x=inputs, radius=radii)
-def test_the_projection_is_inside_and_turns_away_from_every_other_point(kind, boxed, z, x, radius):
-    """⟨z − Πz, η − Πz⟩ ≤ 0 for all η of the convex set, which is true of the nearest point and of
-    no other.
+def test_projection_satisfies_the_variational_inequality(kind, boxed, z, x, radius):
+    """⟨z − Πz, η − Πz⟩ ≤ 0 for all η of the convex set, which holds for the nearest point
+    only.
     """
     ball = kind(radius)
-    limits = limits_of(jnp.asarray(x), (0.0, 1.0)) if boxed else None
+    limits = perturbation_bounds(jnp.asarray(x), (0.0, 1.0)) if boxed else None
     near = np.asarray(ball.project(jnp.asarray(z), limits))
     assert NORMS[kind](near) <= radius * (1 + 1e-12) + 1e-15
     if boxed:
@@ -54,7 +54,7 @@ def test_the_projection_is_inside_and_turns_away_from_every_other_point(kind, bo
     others = radius * units(kind)
     others = (
         np.clip(others, *limits) if boxed else others
-    )  # towards 0, which leaves them in the ball
+    )  # clipping towards 0 keeps them in the ball
     assert ((others - near) @ (z - near)).max() <= 1e-9 * max(1.0, np.linalg.norm(z))
 
 
@@ -79,13 +79,13 @@ def solved(kind, z, radius, low, high):
 
 @boxes
 @pytest.mark.parametrize("kind", NORMS)
-def test_the_projection_is_that_of_a_solver(kind, boxed):
+def test_projection_is_that_of_a_solver(kind, boxed):
     rng = np.random.default_rng(0)
     for _ in range(6):
         z = 2 * rng.normal(size=D)
         x = rng.uniform(size=D)
         radius = rng.uniform(0.2, 2)
-        limits = limits_of(jnp.asarray(x), (0.0, 1.0)) if boxed else None
+        limits = perturbation_bounds(jnp.asarray(x), (0.0, 1.0)) if boxed else None
         low, high = (-x, 1 - x) if boxed else (np.full(D, -9.0), np.full(D, 9.0))
         np.testing.assert_allclose(
             kind(radius).project(jnp.asarray(z), limits),
@@ -94,9 +94,9 @@ def test_the_projection_is_that_of_a_solver(kind, boxed):
         )
 
 
-def test_what_projections_into_a_boxed_ball_solve():
-    """Of L2 a scale and of L1 a threshold, found by bisection in NumPy; 1 and 0 where the caps are
-    inside.
+def test_shrinkage_and_threshold():
+    """The scale of L2 and the threshold of L1, against bisection in NumPy; 1 and 0 where the caps
+    lie inside the ball.
     """
     a = np.array([0.5, 3.0, 1.5, 0.0, 0.8])
     caps = np.array([0.4, 0.7, 1.0, 0.2, 0.9])
@@ -104,7 +104,7 @@ def test_what_projections_into_a_boxed_ball_solve():
     threshold = jax.jit(_threshold)
 
     def root(f, low, high):
-        """Where a growing function passes 0."""
+        """The root of an increasing function."""
         for _ in range(60):
             middle = (low + high) / 2
             low, high = (middle, high) if f(middle) < 0 else (low, middle)
@@ -120,16 +120,14 @@ def test_what_projections_into_a_boxed_ball_solve():
 
 
 @boxes
-def test_few_numbers_by_brute_force(boxed):
+def test_l0_projection_by_brute_force(boxed):
     rng = np.random.default_rng(1)
     for count in (1, 2, 4):
         z = 2 * rng.normal(size=D)
         x = rng.uniform(size=D)
-        limits = limits_of(jnp.asarray(x), (0.0, 1.0)) if boxed else None
+        limits = perturbation_bounds(jnp.asarray(x), (0.0, 1.0)) if boxed else None
         inside = z if limits is None else np.clip(z, *limits)
-        masks = [
-            np.isin(np.arange(D), chosen) for chosen in itertools.combinations(range(D), count)
-        ]
+        masks = [np.isin(np.arange(D), kept) for kept in itertools.combinations(range(D), count)]
         best = min(np.square(np.where(mask, inside, 0) - z).sum() for mask in masks)
         near = L0(count).project(jnp.asarray(z), limits)
         assert L0(count).norm(near) <= count
@@ -138,7 +136,7 @@ def test_few_numbers_by_brute_force(boxed):
 
 @pytest.mark.parametrize("kind", NORMS)
 @given(z=shifts, w=shifts, radius=radii)
-def test_a_projection_brings_nothing_further_apart_and_keeps_what_is_inside(kind, z, w, radius):
+def test_projection_is_nonexpansive_and_idempotent(kind, z, w, radius):
     ball = kind(radius)
     a, b = (np.asarray(ball.project(jnp.asarray(part))) for part in (z, w))
     assert np.linalg.norm(a - b) <= np.linalg.norm(z - w) + 1e-9
@@ -151,7 +149,7 @@ def test_the_steepest_direction(kind, g):
     """It has norm 1, and its slope is the dual norm, which no other direction exceeds."""
     ball = kind(2)
     steepest = np.asarray(ball.steepest(jnp.asarray(g)))
-    dual = float(ball.dual(jnp.asarray(g)))
+    dual = float(ball.dual_norm(jnp.asarray(g)))
     assert g @ steepest == pytest.approx(dual, abs=1e-9)
     assert (units(kind) @ g).max() <= dual + 1e-9
     if kind is not L0:
@@ -159,9 +157,9 @@ def test_the_steepest_direction(kind, g):
 
 
 @pytest.mark.parametrize("kind", NORMS)
-def test_draws_are_uniform(kind):
-    """A ball of half the radius has 2^-D of the volume, and so many of 20,000 draws, within 4
-    standard errors.
+def test_samples_are_uniform(kind):
+    """A ball of half the radius has 2^-D of the volume, so that fraction of 20,000 samples, within
+    4 standard errors.
     """
     eta = np.asarray(jax.vmap(lambda key: kind(3.0).sample(key, (D,)))(jr.split(jr.key(0), 20_000)))
     sizes = np.array([NORMS[kind](part) for part in eta])
@@ -172,19 +170,25 @@ def test_draws_are_uniform(kind):
     assert np.abs(eta.mean(axis=0)).max() < 4 * 3 / np.sqrt(20_000)
 
 
-def test_draws_of_few_numbers():
+def test_l0_samples():
     eta = np.asarray(jax.vmap(lambda key: L0(2).sample(key, (D,)))(jr.split(jr.key(0), 2000)))
     assert ((eta != 0).sum(axis=1) == 2).all()
     assert np.abs((eta != 0).mean(axis=0) - 2 / D).max() < 4 * np.sqrt(0.24 / 2000)
 
 
 @pytest.mark.parametrize("kind", [*NORMS, L0])
-def test_a_radius_of_nothing_and_any_shape(kind):
+def test_radius_0_and_any_shape(kind):
     z = jnp.arange(6.0).reshape(2, 3) - 2
     assert not np.asarray(kind(0.0).project(z)).any()
-    still = [kind(0.0).project(0 * z), kind(0.0).project(0 * z, limits_of(0 * z, (0.0, 1.0)))]
-    assert not np.asarray(still).any()  # a NaN would be something
-    assert kind(2.0).project(z, limits_of(jnp.full((2, 3), 0.5), (0.0, 1.0))).shape == (2, 3)
+    still = [
+        kind(0.0).project(0 * z),
+        kind(0.0).project(0 * z, perturbation_bounds(0 * z, (0.0, 1.0))),
+    ]
+    assert not np.asarray(still).any()  # NaN would count as True
+    assert kind(2.0).project(z, perturbation_bounds(jnp.full((2, 3), 0.5), (0.0, 1.0))).shape == (
+        2,
+        3,
+    )
     assert kind(2.0).steepest(z).shape == kind(2.0).sample(jr.key(0), (2, 3)).shape == (2, 3)
 
 
@@ -198,17 +202,16 @@ def test_a_sweep_over_radii_is_a_vmap(kind):
 
 
 def test_bad_input(unchecked):
-    with pytest.raises(ValueError, match="L2: radius must be finite and not negative; got -1"):
+    with pytest.raises(ValueError, match="L2: radius must be finite and >= 0; got -1"):
         L2(-1.0)
-    with pytest.raises(ValueError, match="Linf: radius must be finite and not negative; got nan"):
+    with pytest.raises(ValueError, match="Linf: radius must be finite and >= 0; got nan"):
         Linf(float("nan"))
-    with pytest.raises(
-        ValueError, match=r"Linf: radius must be finite and not negative; got -0\.5"
-    ):
+    with pytest.raises(ValueError, match=r"Linf: radius must be finite and >= 0; got -0\.5"):
         Linf(np.float32(-0.5))
-    with pytest.raises(ValueError, match=r"L2: radius must be finite and not negative; got -0\.5"):
+    with pytest.raises(ValueError, match=r"L2: radius must be finite and >= 0; got -0\.5"):
         L2(jnp.array(-0.5))
     with pytest.raises(
-        ValueError, match=r"L0: radius is how many numbers may change, so a whole number; got 1\.5"
+        ValueError,
+        match=r"L0: radius is the number of components that may change.*integer; got 1\.5",
     ):
         L0(1.5)

@@ -45,7 +45,7 @@ def test_no_other_direction_is_steeper():
 @pytest.mark.parametrize(
     ("ball", "p"), [(L1(1.0), 1), (L2(1.0), 2), (Linf(1.0), np.inf)], ids=["L1", "L2", "Linf"]
 )
-def test_the_balls_have_them(ball, p):
+def test_norms_of_the_balls(ball, p):
     w = jnp.array([[1.0, -2.0], [0.5, 3.0]])
     np.testing.assert_allclose(ball.norm(w), p_norm(w, p))
     np.testing.assert_allclose(ball.steepest(w), p_steepest(w, p))
@@ -57,5 +57,5 @@ def test_large_powers_do_not_overflow():
 
 
 def test_bad_input(unchecked):
-    with pytest.raises(ValueError, match=r"p_norm: below p = 1 there is no norm; got p=0\.5"):
+    with pytest.raises(ValueError, match=r"p_norm: p must be >= 1; got 0\.5"):
         p_norm(jnp.ones(2), 0.5)

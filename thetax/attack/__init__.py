@@ -1,8 +1,9 @@
-"""The worst input nearby: how far it may be moved, and where the loss is largest there.
+"""Adversarial attacks, adversarial training, and robust accuracy.
 
-An attack is `attack(model, x, y, *, key=None) -> x'`, for one example; the batch is `jax.vmap`, and
-for many examples `perturb`. It is composed of a goal, what it makes large, and a ball, in which it
-stays.
+An attack is `attack(model, x, y, *, key=None) -> x'` for one example; `perturb` runs it on a
+dataset. It is composed of a goal (`untargeted(loss)`, `targeted(loss)`, or a plain loss) and a ball
+(`Linf`, `L2`, `L1`, `L0`), the threat model. With a plain loss as its goal an attack always runs
+all its steps; with `untargeted(loss)` it stops as soon as the predicted class is wrong.
 """
 
 from .adversarial_example import AdversarialExample as AdversarialExample
@@ -21,6 +22,10 @@ from .boundary_distance import DistancesByNorm as DistancesByNorm
 from .boundary_distance import LeastRobust as LeastRobust
 from .boundary_distance import boundary_distance as boundary_distance
 from .boundary_distance import least_robust as least_robust
+from .ensemble import AttackEnsemble as AttackEnsemble
+from .ensemble import MultiTargeted as MultiTargeted
+from .ensemble import auto_attack as auto_attack
+from .ensemble import via_target as via_target
 from .goal import Goal as Goal
 from .goal import dlr_loss as dlr_loss
 from .goal import margin_loss as margin_loss
@@ -38,12 +43,55 @@ from .gradient import affine_radius as affine_radius
 from .gradient import fgsm as fgsm
 from .loss_surface import LossSurface as LossSurface
 from .loss_surface import loss_surface as loss_surface
-from .nearest import MinimumNormAttack as MinimumNormAttack
+from .minimum_norm import MinimumNormAttack as MinimumNormAttack
+from .perturb import Perturbed as Perturbed
 from .perturb import perturb as perturb
 from .robustness import Robustness as Robustness
 from .robustness import SanityCheck as SanityCheck
 from .robustness import robustness as robustness
-from .worst_of import AttackEnsemble as AttackEnsemble
-from .worst_of import MultiTargeted as MultiTargeted
-from .worst_of import auto_attack as auto_attack
-from .worst_of import via_target as via_target
+
+__all__ = [
+    "APGD",
+    "PGD",
+    "AdversarialExample",
+    "AffineAttack",
+    "Attack",
+    "AttackEnsemble",
+    "BoundaryDistances",
+    "Candidate",
+    "CarliniWagner",
+    "DeepFool",
+    "DistancesByNorm",
+    "Goal",
+    "HopSkipJump",
+    "LeastRobust",
+    "LossSurface",
+    "MetricAlert",
+    "MinimumNormAttack",
+    "MultiTargeted",
+    "Perturbed",
+    "Robustness",
+    "SanityCheck",
+    "Square",
+    "adversarial_objective",
+    "affine_distance",
+    "affine_radius",
+    "auto_attack",
+    "boundary_distance",
+    "catastrophic_overfitting",
+    "dlr_loss",
+    "fgsm",
+    "least_robust",
+    "logit_pairing",
+    "loss_surface",
+    "margin_loss",
+    "maximise_loss",
+    "perturb",
+    "random_start_fgsm",
+    "robustness",
+    "targeted",
+    "targeted_dlr_loss",
+    "trades",
+    "untargeted",
+    "via_target",
+]

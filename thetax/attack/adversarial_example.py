@@ -1,41 +1,40 @@
-"""A picture that was changed so little that nobody sees it, and what a network makes of it
-(§13).
-"""
+"""One image before and after an attack, with the classifier's predictions (§13)."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import UInt8
 
-LEVELS = 255  # the largest value of a pixel
+MAX_PIXEL = 255
 
 
 @dataclass(frozen=True)
 class AdversarialExample:
-    """A picture before and after an attack, and of each the name that a network gives it and how
-    likely it finds it.
+    """An image and its adversarial version, and for each the predicted class and its probability.
 
     >>> grey = np.full((3, 2, 2), 100, np.uint8)
-    >>> AdversarialExample(grey, grey + np.uint8(2), ("cat", "dog"), (0.9, 0.8)).most
+    >>> result = AdversarialExample(grey, grey + np.uint8(2), ("cat", "dog"), (0.9, 0.8))
+    >>> result.max_perturbation
     2
     """
 
-    before: UInt8[np.ndarray, "3 h w"]
-    after: UInt8[np.ndarray, "3 h w"]
-    names: tuple[str, str]
-    probability: tuple[float, float]
+    original: UInt8[np.ndarray, "3 h w"]
+    adversarial: UInt8[np.ndarray, "3 h w"]
+    predictions: tuple[str, str]
+    probabilities: tuple[float, float]
 
     @property
-    def shift(self) -> np.ndarray:
-        """How far each number was moved, in levels of 255."""
-        return self.after.astype(int) - self.before.astype(int)
+    def perturbation(self) -> np.ndarray:
+        """Adversarial minus original image, in integer levels of 0 to 255."""
+        return self.adversarial.astype(int) - self.original.astype(int)
 
     @property
-    def most(self) -> int:
-        """The largest of these."""
-        return int(np.abs(self.shift).max())
+    def max_perturbation(self) -> int:
+        """The largest absolute change of a pixel value."""
+        return int(np.abs(self.perturbation).max())
 
     @property
-    def difference(self) -> np.ndarray:
-        """The shift as a picture, enlarged to the whole range: grey where nothing was changed."""
-        return np.round(LEVELS / 2 * (1 + self.shift / max(self.most, 1))).astype(np.uint8)
+    def perturbation_image(self) -> np.ndarray:
+        """The perturbation as an image, scaled to the whole range; grey is no change."""
+        scaled = self.perturbation / max(self.max_perturbation, 1)
+        return np.round(MAX_PIXEL / 2 * (1 + scaled)).astype(np.uint8)

@@ -1,14 +1,14 @@
-r"""How far every example is from the nearest input that is taken for another class.
+r"""Distance of each example to the decision boundary: to the nearest input that is classified
+differently.
 
-$$d(x) = \min \{\, \|\eta\| : f(x + \eta) \text{ says another class} \,\}$$
+$$d(x) = \min \{\, \|\eta\| : \arg\max_j f_j(x + \eta) \ne y \,\}$$
 
-The minimum is looked for, not known: what is found is never below it. One search tells of all radii
-at once, for an example stands against the attack exactly within radii below its distance.
+The attacks find upper bounds of the minimum. One search yields robust accuracy at all radii, since
+an example withstands the attack exactly within radii below its distance.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import jax
@@ -16,33 +16,34 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Shaped
 
+from ..check import expect_count
 from ..core import Model, predict
 from ..threat.ball import L2, Ball, Linf
-from ..threat.inputs import Range, check_attacked, check_box
+from ..threat.inputs import Box, check_attack_data, check_box
 from .goal import margin_loss, untargeted
 from .gradient.deepfool import DeepFool
 from .gradient.pgd import PGD
-from .nearest import MinimumNormAttack
-from .perturb import perturb
+from .minimum_norm import MinimumNormAttack
+from .perturb import Perturbed, perturb
 
-LENGTH = 2.5  # of all steps of an ascent together, in radii (Madry et al. 2018)
+TOTAL_STEP_LENGTH = 2.5  # of all steps of an ascent together, in radii (Madry et al. 2018)
 
 
 @dataclass(frozen=True)
 class BoundaryDistances:
-    """Of each example the distance to the nearest wrong input found, and this input; both with what
-    was said of them.
+    """For each example the distance to the nearest misclassified input found, that input, and the
+    predictions before and after.
 
-    The distance is 0 where the example itself is taken for a wrong class, and infinite where
-    nothing was found.
+    The distance is 0 where the example itself is misclassified, and infinite where nothing was
+    found.
     """
 
-    distance: Float[np.ndarray, " n"]
+    distances: Float[np.ndarray, " n"]
     nearest: Shaped[np.ndarray, "n ..."]
-    x: Shaped[np.ndarray, "n ..."]
-    truth: Int[np.ndarray, " n"]
-    guess: Int[np.ndarray, "2 n"]  # before and after
-    sure: Float[np.ndarray, "2 n"]  # the probability given to the guess, before and after
+    xs: Shaped[np.ndarray, "n ..."]
+    labels: Int[np.ndarray, " n"]
+    predictions: Int[np.ndarray, "2 n"]  # at the example and at the nearest misclassified input
+    confidences: Float[np.ndarray, "2 n"]  # the probabilities of these predictions
 
 
 def boundary_distance(
@@ -50,139 +51,146 @@ def boundary_distance(
     data: tuple[Any, Any],
     norm: type[Ball],
     *,
-    box: Range | None = None,
+    box: Box | None = None,
     steps: int = 20,
-    rounds: int = 8,
-    batch: int = 64,
+    binary_search_steps: int = 8,
+    batch_size: int = 64,
 ) -> BoundaryDistances:
-    r"""The nearest wrong input to every example of `(xs, ys)`, in the norm of `L2` or `Linf`.
+    r"""Distance of every example of `(xs, ys)` to the decision boundary, in the norm `L2` or
+    `Linf`: the nearest misclassified input found by two attacks.
 
-    Of two searches the nearer: `DeepFool`, and `PGD` with so many steps on the margin in balls of
-    so many radii (`MinimumNormAttack`), below the largest distance of the first, or if that failed
-    anywhere, below one that holds all valid inputs. Neither has chance in it.
+    They are `DeepFool`, and `PGD` with `steps` steps on the margin, whose radius is found by
+    `binary_search_steps` of binary search (`MinimumNormAttack`). That search starts at the largest
+    distance that DeepFool found, or if it failed on any example, at a radius that holds all valid
+    inputs. Both are deterministic.
 
     >>> from thetax.layers import Linear
     >>> line = Linear(jnp.array([[3.0, 4.0], [0.0, 0.0]]), jnp.zeros(2))
     >>> # 25 / 5 away, and wrong as it is
     >>> data = jnp.array([[3.0, 4.0], [-3.0, 0.0]]), jnp.array([0, 0])
-    >>> boundary_distance(line, data, L2).distance.round(2).tolist()
+    >>> boundary_distance(line, data, L2).distances.round(2).tolist()
     [5.0, 0.0]
     """
     if norm not in (L2, Linf):
-        raise ValueError(f"boundary: norm is L2 or Linf; got {getattr(norm, '__name__', norm)}.")
+        given = getattr(norm, "__name__", norm)
+        raise ValueError(f"boundary_distance: norm must be L2 or Linf; got {given}.")
     if box is not None:
-        check_box("boundary", box)
-    xs, ys = check_attacked("boundary", None, model, data)
-    start = jnp.where(jnp.argmax(predict(model, xs), axis=1) == ys, jnp.inf, 0.0), xs
-    step = partial(_nearer, model=model, xs=xs, ys=ys, norm=norm, batch=batch)
-    distance, nearest = step(start, DeepFool(norm, steps=steps, box=box))
-    most = float(distance.max())
-    most = most if 0 < most < np.inf else _most(xs, norm, box)
-    ascent = PGD(
-        untargeted(margin_loss), norm(most), step_size=LENGTH * most / steps, steps=steps, box=box
+        check_box("boundary_distance", box)
+    expect_count(
+        "boundary_distance",
+        steps=steps,
+        binary_search_steps=binary_search_steps,
+        batch_size=batch_size,
     )
-    return _judged(
-        model,
-        xs,
-        ys,
-        *step((distance, nearest), MinimumNormAttack(ascent, binary_search_steps=rounds)),
+    xs, ys = check_attack_data("boundary_distance", None, model, data)
+    is_right = jnp.argmax(predict(model, xs), axis=1) == ys
+    distances, nearest = jnp.where(is_right, jnp.inf, 0.0), xs
+
+    deepfool = perturb(DeepFool(norm, steps=steps, box=box), model, (xs, ys), batch_size=batch_size)
+    distances, nearest = _keep_nearer(distances, nearest, deepfool)
+    max_radius = float(distances.max())
+    if not 0 < max_radius < np.inf:
+        max_radius = _radius_of_all_inputs(xs, norm, box)
+    pgd = PGD(
+        untargeted(margin_loss),
+        norm(max_radius),
+        step_size=TOTAL_STEP_LENGTH * max_radius / steps,
+        steps=steps,
+        box=box,
     )
+    search = MinimumNormAttack(pgd, binary_search_steps=binary_search_steps)
+    searched = perturb(search, model, (xs, ys), batch_size=batch_size)
+    distances, nearest = _keep_nearer(distances, nearest, searched)
+    return _with_predictions(model, xs, ys, distances, nearest)
 
 
-def _nearer(
-    known: Any, search: Any, *, model: Model, xs: Array, ys: Array, norm: type[Ball], batch: int
-) -> Any:
-    """Distances and inputs, after another search."""
-    distance, nearest = known
-    found = perturb(search, model, (xs, ys), batch=batch)
-    wrong = jnp.argmax(predict(model, found), axis=1) != ys
-    far = jnp.where(wrong, jax.vmap(norm(1.0).norm)(found - xs), jnp.inf)
-    nearer = far < distance
-    return jnp.where(nearer, far, distance), jnp.where(
-        nearer.reshape(-1, *[1] * (xs.ndim - 1)), found, nearest
-    )
+def _keep_nearer(distances: Array, nearest: Array, result: Perturbed) -> tuple[Array, Array]:
+    """For each example the nearer of the known input and the attack's, if that succeeded."""
+    new_distances = jnp.where(result.success, result.distance, jnp.inf)
+    nearer = new_distances < distances
+    column = nearer.reshape(-1, *[1] * (nearest.ndim - 1))
+    return jnp.where(nearer, new_distances, distances), jnp.where(column, result.xs, nearest)
 
 
-def _most(xs: Array, norm: type[Ball], box: Range | None) -> float:
-    """The radius of a ball that holds all valid inputs; without a range, the span of those that
-    there are.
+def _radius_of_all_inputs(xs: Array, norm: type[Ball], box: Box | None) -> float:
+    """The radius of a ball that holds all valid inputs; without a box, all between the smallest and
+    the largest value of the data.
     """
     low, high = box or (float(xs.min()), float(xs.max()))
-    each = max(high - low, 1.0 if box is None else 0.0)
-    return each if norm is Linf else each * float(np.sqrt(xs[0].size))
+    side = max(high - low, 1.0 if box is None else 0.0)
+    return side if norm is Linf else side * float(np.sqrt(xs[0].size))
 
 
-def _judged(
-    model: Model, xs: Array, ys: Array, distance: Array, nearest: Array
+def _with_predictions(
+    model: Model, xs: Array, ys: Array, distances: Array, nearest: Array
 ) -> BoundaryDistances:
     log_p = [
         np.asarray(jax.nn.log_softmax(predict(model, inputs)), np.float64)
         for inputs in (xs, nearest)
     ]
-    guess = np.stack([p.argmax(axis=1) for p in log_p])
-    sure = np.exp(np.stack([p.max(axis=1) for p in log_p]))
-    wide = np.asarray(distance, np.float64)
-    return BoundaryDistances(wide, np.asarray(nearest), np.asarray(xs), np.asarray(ys), guess, sure)
+    return BoundaryDistances(
+        distances=np.asarray(distances, np.float64),
+        nearest=np.asarray(nearest),
+        xs=np.asarray(xs),
+        labels=np.asarray(ys),
+        predictions=np.stack([p.argmax(axis=1) for p in log_p]),
+        confidences=np.exp(np.stack([p.max(axis=1) for p in log_p])),
+    )
 
 
 @dataclass(frozen=True)
 class DistancesByNorm:
-    """Of each example the distance to the nearest wrong input found, by the name of the norm; 0 and
-    infinite as in `BoundaryDistances`.
+    """The boundary distance of each example by the name of the norm; 0 and infinite as in
+    `BoundaryDistances`.
     """
 
     by_norm: Mapping[str, Float[np.ndarray, " n"]]
 
     def median(self, norm: str) -> float:
-        """Of the examples that are right as they are, NaN if there are none."""
-        right = self.by_norm[norm][self.by_norm[norm] > 0]
-        return float(np.median(right)) if right.size else float("nan")
+        """The median over the examples that are classified correctly; NaN if there are none."""
+        positive = self.by_norm[norm][self.by_norm[norm] > 0]
+        return float(np.median(positive)) if positive.size else float("nan")
 
 
 @dataclass(frozen=True)
 class LeastRobust:
-    """The right examples nearest to a wrong input, the nearest first, each with that input."""
+    """The correctly classified examples nearest to the decision boundary, nearest first."""
 
-    found: BoundaryDistances
-    index: Int[np.ndarray, " m"]  # their places in the data
+    examples: BoundaryDistances
+    indices: Int[np.ndarray, " m"]  # of these examples in the data
     norm: str
-    classes: tuple[str, ...]
-    features: tuple[
-        str, ...
-    ] = ()  # names of the numbers of an input, where it is a row of features
+    class_names: tuple[str, ...]
+    feature_names: tuple[str, ...] = ()  # where an input is a row of features
 
 
 def least_robust(
-    found: BoundaryDistances,
+    distances: BoundaryDistances,
     norm: str,
     *,
-    count: int = 6,
-    classes: Sequence[str] = (),
-    features: Sequence[str] = (),
+    n_examples: int = 6,
+    class_names: Sequence[str] = (),
+    feature_names: Sequence[str] = (),
 ) -> LeastRobust:
-    """The examples of smallest distance among those that are right as they are.
+    """The `n_examples` correctly classified examples of smallest boundary distance.
 
     >>> from thetax.layers import Linear
     >>> line = Linear(jnp.array([[1.0], [0.0]]), jnp.zeros(2))
-    >>> found = boundary_distance(
-    ...     line, (jnp.array([[3.0], [-1.0], [2.0]]), jnp.array([0, 0, 0])), L2
-    ... )
-    >>> least_robust(found, "L2", count=1).index.tolist()
+    >>> data = jnp.array([[3.0], [-1.0], [2.0]]), jnp.array([0, 0, 0])
+    >>> least_robust(boundary_distance(line, data, L2), "L2", n_examples=1).indices.tolist()
     [2]
     """
-    if count < 1:
-        raise ValueError(f"fragile: count must be at least 1; got {count}.")
-    order = np.argsort(found.distance, kind="stable")
-    order = order[(found.distance[order] > 0) & np.isfinite(found.distance[order])][:count]
-    some = BoundaryDistances(
-        distance=found.distance[order],
-        nearest=found.nearest[order],
-        x=found.x[order],
-        truth=found.truth[order],
-        guess=found.guess[:, order],
-        sure=found.sure[:, order],
+    expect_count("least_robust", n_examples=n_examples)
+    order = np.argsort(distances.distances, kind="stable")
+    nearest_first = distances.distances[order]
+    order = order[(nearest_first > 0) & np.isfinite(nearest_first)][:n_examples]
+    examples = BoundaryDistances(
+        distances=distances.distances[order],
+        nearest=distances.nearest[order],
+        xs=distances.xs[order],
+        labels=distances.labels[order],
+        predictions=distances.predictions[:, order],
+        confidences=distances.confidences[:, order],
     )
-    names = tuple(classes) or tuple(
-        str(j) for j in range(int(max(found.truth.max(), found.guess.max())) + 1)
-    )
-    return LeastRobust(some, order, norm, names, tuple(features))
+    n_classes = int(max(distances.labels.max(), distances.predictions.max())) + 1
+    names = tuple(class_names) or tuple(str(j) for j in range(n_classes))
+    return LeastRobust(examples, order, norm, names, tuple(feature_names))

@@ -1,9 +1,8 @@
-"""Attacks that know when they are done, and a way to run them that spends no step on an example
-that is.
+"""Continuous batching of iterative attacks: when an example is finished, its slot in the batch goes
+to the next example.
 
-An attack in steps is a state, a step from one to the next, and a rule when to stop. Side by side,
-all examples of a batch would take as many steps as the slowest of them; so one that is done makes
-room for the next that waits.
+An iterative attack is a state, a step, and a stopping rule. Under plain `vmap` every example of a
+batch would take as many steps as the slowest one.
 """
 
 from collections.abc import Callable
@@ -15,35 +14,37 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from ..core import BATCH, Model
+from ..core import BATCH_AXIS, Model
+from .base import Attack
 
-SHARE = 8  # when one place in so many is free, examples that wait are let in
+# The compiled loop returns to the host to refill slots once 1/8 of the slots are free.
+REFILL_FRACTION = 8
 
 
 class AttackLoop(NamedTuple):
-    """An attack on one example: where it begins, whether it goes on, a step, and what it has
-    found.
+    """An attack on one example as a loop: initial state, condition, step, and the result of a
+    state.
     """
 
-    begin: Callable[[], Any]
+    init: Callable[[], Any]
     unfinished: Callable[[Any], Any]
-    move: Callable[[Any], Any]
-    answer: Callable[[Any], Any]
+    step: Callable[[Any], Any]
+    result: Callable[[Any], Any]
 
     def run(self) -> Any:
-        """The answer, after as many steps as it takes.
+        """The result after the last step.
 
         >>> AttackLoop(lambda: 1, lambda n: n < 100, lambda n: 2 * n, lambda n: n).run().item()
         128
         """
-        return self.answer(jax.lax.while_loop(self.unfinished, self.move, self.begin()))
+        return self.result(jax.lax.while_loop(self.unfinished, self.step, self.init()))
 
 
 @runtime_checkable
-class IterativeAttack(Protocol):
-    """An attack in steps; it is called as any other."""
+class IterativeAttack(Attack, Protocol):
+    """An attack that also exposes its steps, as an `AttackLoop`."""
 
-    def search(
+    def loop(
         self, model: Model, x: Any, y: Any, *, key: PRNGKeyArray | None = None
     ) -> AttackLoop: ...
 
@@ -55,77 +56,81 @@ def run_batched(
     ys: Array,
     keys: Any,
     *,
-    places: int,
-    done: Callable[[int], Any],
+    slots: int,
+    on_progress: Callable[[int], Any],
 ) -> Float[np.ndarray, "n *s"]:
-    """What the attack makes of every example, with so many places for them; `done` is told how many
-    are done.
+    """The attack's output for every example, computed `slots` at a time; `on_progress` is called
+    with the number of finished examples.
     """
     n = len(xs)
-    found = np.empty(xs.shape, xs.dtype)
-    rows, labels = np.asarray(xs), np.asarray(ys)  # from which a few are picked faster
-    at, live, waiting = (
-        np.arange(places) % n,
-        np.arange(places) < n,
-        min(places, n),
-    )  # who is where, and the next one
-    fresh = np.ones(places, bool)
+    results = np.empty(xs.shape, xs.dtype)
+    inputs, labels = np.asarray(xs), np.asarray(ys)  # gathering a few rows is faster in NumPy
+    index = np.arange(slots) % n  # which example each slot works on
+    live = np.arange(slots) < n  # slots that hold an unfinished example
+    next_index = min(slots, n)  # the first example that still waits
+    fresh = np.ones(slots, bool)  # slots whose example has just been assigned
     state = None
     while live.any():
-        here = rows[at], labels[at], None if keys is None else keys[at]
-        state = _blank(attack, model, *here) if state is None else state
-        wanted = min(-(-places // SHARE), int(live.sum()))
-        state, over, answers = _advance(attack, model, *here, state, fresh, live, wanted)
-        fresh = np.asarray(over)
-        found[at[fresh]] = np.asarray(answers)[fresh]
+        batch = inputs[index], labels[index], None if keys is None else keys[index]
+        if state is None:
+            state = _empty_state(attack, model, *batch)
+        n_wanted = min(-(-slots // REFILL_FRACTION), int(live.sum()))
+        state, finished, outputs = _advance(attack, model, *batch, state, fresh, live, n_wanted)
+        fresh = np.asarray(finished)
+        results[index[fresh]] = np.asarray(outputs)[fresh]
         free = np.flatnonzero(fresh)
-        more = min(len(free), n - waiting)
-        at[free[:more]] = np.arange(waiting, waiting + more)
-        live[free[more:]] = False
-        waiting += more
-        done(waiting - int(live.sum()))
-    return found
+        n_refilled = min(len(free), n - next_index)
+        index[free[:n_refilled]] = np.arange(next_index, next_index + n_refilled)
+        live[free[n_refilled:]] = False
+        next_index += n_refilled
+        on_progress(next_index - int(live.sum()))
+    return results
 
 
 @eqx.filter_jit
-def _advance(attack, model, xs, ys, keys, state, fresh, live, wanted):
-    """Begins where there is a new example, and goes on until so many are done."""
-    begin, unfinished, move, answer = _of_each(attack, model, xs, ys, keys)
-    done = lambda state: live & ~unfinished(state)
+def _advance(attack, model, xs, ys, keys, state, fresh, live, n_wanted):
+    """Initialises the fresh slots, then steps all slots until `n_wanted` live ones are finished."""
+    init, unfinished, attack_step, result = _batched_loop(attack, model, xs, ys, keys)
+    finished = lambda state: live & ~unfinished(state)
 
-    def step(now):
-        state, over = now
-        state = _choose(over | ~live, state, move(state))
-        return state, done(state)
+    def step(carry):
+        state, stopped = carry
+        # finished and empty slots keep their state while the others go on
+        state = _where(stopped | ~live, state, attack_step(state))
+        return state, finished(state)
 
-    state = _choose(fresh, begin(), state)
-    state, over = jax.lax.while_loop(lambda now: now[1].sum() < wanted, step, (state, done(state)))
-    return state, over, answer(state)
+    state = _where(fresh, init(), state)
+    state, stopped = jax.lax.while_loop(
+        lambda carry: carry[1].sum() < n_wanted, step, (state, finished(state))
+    )
+    return state, stopped, result(state)
 
 
-def _blank(attack, model, xs, ys, keys):
-    """A state for every place, of the right shapes."""
-    begin = lambda attack, model, *here: _of_each(attack, model, *here).begin()
-    shapes = eqx.filter_eval_shape(begin, attack, model, xs, ys, keys)
+def _empty_state(attack, model, xs, ys, keys):
+    """A zero state for every slot, of the right shapes."""
+    init = lambda attack, model, *batch: _batched_loop(attack, model, *batch).init()
+    shapes = eqx.filter_eval_shape(init, attack, model, xs, ys, keys)
     return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
 
 
-def _of_each(attack: IterativeAttack, model: Model, xs: Array, ys: Array, keys: Any) -> AttackLoop:
-    """The searches of all examples side by side as one, of states stacked along the first axis."""
+def _batched_loop(
+    attack: IterativeAttack, model: Model, xs: Array, ys: Array, keys: Any
+) -> AttackLoop:
+    """The loops of all examples as one, on states that are stacked along the first axis."""
 
-    def every(method):
+    def vectorise(method):
         def one(x, y, key, *state):
-            return getattr(attack.search(model, x, y, key=key), method)(*state)
+            return getattr(attack.loop(model, x, y, key=key), method)(*state)
 
         axes = (0, 0, None if keys is None else 0)
-        return lambda *state: jax.vmap(one, in_axes=(*axes, *(0 for _ in state)), axis_name=BATCH)(
-            xs, ys, keys, *state
-        )
+        return lambda *state: jax.vmap(
+            one, in_axes=(*axes, *(0 for _ in state)), axis_name=BATCH_AXIS
+        )(xs, ys, keys, *state)
 
-    return AttackLoop(*map(every, AttackLoop._fields))
+    return AttackLoop(*map(vectorise, AttackLoop._fields))
 
 
-def _choose(condition: Bool[Array, " n"], a: Any, b: Any) -> Any:
-    """Place by place the one state or the other."""
-    over = lambda leaf: condition.reshape(-1, *(1,) * (leaf.ndim - 1))
-    return jax.tree.map(lambda a, b: jnp.where(over(a), a, b), a, b)
+def _where(condition: Bool[Array, " n"], a: Any, b: Any) -> Any:
+    """For each slot the state a where the condition holds, else b."""
+    expand = lambda leaf: condition.reshape(-1, *(1,) * (leaf.ndim - 1))
+    return jax.tree.map(lambda a, b: jnp.where(expand(a), a, b), a, b)

@@ -1,20 +1,22 @@
-r"""What an attack makes large, and when that is enough (§13.1): away from the right class, or
-towards a chosen one.
+r"""Goals of attacks (§13.1): what an attack maximises, and when it has succeeded. An untargeted
+attack aims at any wrong class, a targeted one at a given class.
 
-A loss judges logits $z$ and a label. Cross-entropy saturates where a network is sure, and then has
-no gradient to follow; the margin $\max_{j \ne y} z_j - z_y$ does not, and the ratio of differences
-of logits does not change either when all logits are scaled, which hides gradients but changes no
-decision.
+A loss takes logits $z$ and a label. Cross-entropy saturates where a network is confident, and then
+its gradient vanishes; the margin $\max_{j \ne y} z_j - z_y$ does not. The DLR loss, a ratio of
+logit differences, is also invariant under scaling of all logits, which can hide gradients but
+changes no decision.
 """
 
+from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from ..core import Model, Scalar
-from ..threat.ball import Shift
+from ..serialise import recorded
+from ..threat.ball import Perturbation
 from ..train.objectives.loss import Loss, log_loss
 from .base import Candidate
 
@@ -22,30 +24,39 @@ Logits = Float[Array, " k"]
 Label = Int[Array, ""]
 
 
-class Goal(NamedTuple):
-    """`gain(logits, y)` is made large; `reached(logits, y)` says whether the attack has
-    succeeded.
+@dataclass(frozen=True)
+class Goal:
+    """The goal of an attack: `gain(logits, y)` is maximised, and `reached(logits, y)` says whether
+    the attack has succeeded and may stop.
+
+    `untargeted(loss)` and `targeted(loss)` make goals that stop at success. A plain loss in place
+    of a goal is `maximise_loss(loss)`, which is never reached: the attack always runs all its
+    steps, which can cost many times as much.
     """
 
     gain: Loss
     reached: Loss
 
-    def judge(self, model: Model, x: Any, eta: Shift, y: Any) -> Candidate:
-        """What a shift of the input comes to; where an output is no number, nothing is reached."""
-        out = model(x + eta)
-        return Candidate(
-            eta, self.gain(out, y).astype(eta.dtype), self.reached(out, y) & ~jnp.isnan(out).any()
-        )
+    def success(self, logits: Any, y: Any) -> Any:
+        """Whether the goal is reached; NaN logits never count as success."""
+        return self.reached(logits, y) & ~jnp.isnan(logits).any()
+
+    def evaluate(self, model: Model, x: Any, eta: Perturbation, y: Any) -> Candidate:
+        """Evaluates the model at x + eta. NaN logits never count as success."""
+        logits = model(x + eta)
+        return Candidate(eta, self.gain(logits, y).astype(eta.dtype), self.success(logits, y))
 
 
 def as_goal(goal: Goal | Loss) -> Goal:
-    """A plain loss is a goal never reached."""
+    """Turns a plain loss into a goal that is never reached."""
     return goal if isinstance(goal, Goal) else maximise_loss(goal)
 
 
 @cache
+@recorded
 def untargeted(loss: Loss = log_loss) -> Goal:
-    """Any class but `y`, by making a loss large.
+    """Untargeted goal: any class but `y`, by maximising a loss. Attacks stop as soon as the
+    predicted class differs from `y`.
 
     >>> untargeted().reached(jnp.array([1.0, 2.0]), jnp.array(0)).item()
     True
@@ -54,8 +65,9 @@ def untargeted(loss: Loss = log_loss) -> Goal:
 
 
 @cache
+@recorded
 def targeted(loss: Loss = log_loss) -> Goal:
-    """The class `y`, whatever the right one is, by making a loss small.
+    """Targeted goal: `y` is the class to reach, whatever the true class is, by minimising a loss.
 
     >>> targeted().reached(jnp.array([1.0, 2.0]), jnp.array(1)).item()
     True
@@ -64,26 +76,32 @@ def targeted(loss: Loss = log_loss) -> Goal:
 
 
 @cache
+@recorded
 def maximise_loss(loss: Loss) -> Goal:
-    """The largest loss and nothing else, as robust training wants it; never reached."""
+    """Maximises the loss and never stops early, as adversarial training needs; never reached.
+
+    >>> maximise_loss(log_loss).reached(jnp.array([1.0, 2.0]), jnp.array(0)).item()
+    False
+    """
     return Goal(loss, lambda logits, y: jnp.zeros((), bool))
 
 
 def margin_loss(logits: Logits, y: Label) -> Scalar:
-    r"""$\max_{j \ne y} z_j - z_y$: positive if and only if the class is wrong (Carlini & Wagner
-    2017).
+    r"""$\max_{j \ne y} z_j - z_y$: positive if and only if the predicted class is wrong (Carlini &
+    Wagner 2017).
 
     >>> margin_loss(jnp.array([3.0, 1.0, 2.5]), jnp.array(0)).item()
     -0.5
     """
-    mine = _mine(logits, y)
-    return jnp.where(mine, -jnp.inf, logits).max() - jnp.where(mine, logits, 0).sum()
+    true_class = _is_class(logits, y)
+    largest_other = jnp.where(true_class, -jnp.inf, logits).max()
+    return largest_other - jnp.where(true_class, logits, 0).sum()
 
 
 def dlr_loss(logits: Logits, y: Label) -> Scalar:
-    r"""$(\max_{j \ne y} z_j - z_y) / (z_{(1)} - z_{(3)})$ with the largest and the third largest
-    logit: the same if all logits are scaled or shifted (Croce & Hein 2020, DLR). It takes three
-    classes.
+    r"""Difference-of-logits ratio, $(\max_{j \ne y} z_j - z_y) / (z_{(1)} - z_{(3)})$ with the
+    largest and the third largest logit: invariant under scaling and shifting of all logits (Croce &
+    Hein 2020, DLR). It needs at least three classes.
 
     >>> a = dlr_loss(jnp.array([3.0, 1.0, 2.5]), jnp.array(0))
     >>> a.item(), dlr_loss(jnp.array([300.0, 100.0, 250.0]), jnp.array(0)).item()
@@ -91,7 +109,7 @@ def dlr_loss(logits: Logits, y: Label) -> Scalar:
     """
     if logits.shape[-1] < 3:
         raise ValueError(
-            f"logit_ratio: needs three classes or more, got {logits.shape[-1]}; take the margin."
+            f"dlr_loss: needs at least three classes, got {logits.shape[-1]}; use margin_loss."
         )
     order = jnp.sort(logits)
     spread = order[-1] - order[-3]
@@ -99,22 +117,20 @@ def dlr_loss(logits: Logits, y: Label) -> Scalar:
 
 
 def targeted_dlr_loss(logits: Logits, y: Label, target: Label) -> Scalar:
-    r"""$(z_t - z_y) / (z_{(1)} - \frac12 (z_{(3)} + z_{(4)}))$: from the class y to the class t,
-    the same if all logits are scaled or shifted (Croce & Hein 2020, targeted DLR). With three
-    classes these are $z_{(2)}$, $z_{(3)}$; with two, where the ratio would be a constant, it is the
-    difference alone.
+    r"""Targeted DLR loss, $(z_t - z_y) / (z_{(1)} - \frac12 (z_{(3)} + z_{(4)}))$: from the class y
+    to the class t, invariant under scaling and shifting of all logits (Croce & Hein 2020). With
+    three classes the last two are $z_{(2)}$, $z_{(3)}$; with two, where the ratio would be
+    constant, it is the difference $z_t - z_y$ alone.
 
     >>> targeted_dlr_loss(jnp.array([3.0, 2.5, 1.0, 1.0]), jnp.array(0), jnp.array(1)).item()
     -0.25
     """
     order = jnp.sort(logits)[::-1]
     spread = order[0] - order[:4][-2:].mean() if len(order) > 2 else jnp.zeros_like(order[0])
-    rise = (
-        jnp.where(_mine(logits, target), logits, 0).sum()
-        - jnp.where(_mine(logits, y), logits, 0).sum()
-    )
-    return rise / jnp.where(spread > 0, spread, 1.0)
+    target_logit = jnp.where(_is_class(logits, target), logits, 0).sum()
+    true_logit = jnp.where(_is_class(logits, y), logits, 0).sum()
+    return (target_logit - true_logit) / jnp.where(spread > 0, spread, 1.0)
 
 
-def _mine(logits: Logits, y: Label) -> Bool[Array, " k"]:
+def _is_class(logits: Logits, y: Label) -> Bool[Array, " k"]:
     return jnp.arange(logits.shape[-1]) == y

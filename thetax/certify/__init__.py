@@ -1,5 +1,5 @@
-"""What is guaranteed: how many labellings a class of functions can make, how many regions a network
-can have.
+"""Certificates: bounds on the outputs of a network, certified accuracy and radii, randomised
+smoothing, the capacity of linear classifiers, and counts of linear regions.
 """
 
 from .bounds import interval_bounds as interval_bounds
@@ -25,3 +25,29 @@ from .smoothing import clopper_pearson_lower_bound as clopper_pearson_lower_boun
 from .smoothing import gaussian_noise as gaussian_noise
 from .smoothing import randomised_smoothing as randomised_smoothing
 from .smoothing import vote_counts as vote_counts
+
+__all__ = [
+    "CertifiedAccuracy",
+    "CertifiedRadii",
+    "RobustnessCurves",
+    "SmoothedPredictions",
+    "certified_accuracy",
+    "certified_margins",
+    "certified_radii",
+    "clopper_pearson_lower_bound",
+    "cover_count",
+    "cover_fraction",
+    "dichotomies",
+    "fold_network",
+    "gaussian_noise",
+    "in_general_position",
+    "interval_bounds",
+    "interval_cross_entropy",
+    "linear_bounds",
+    "montufar_bound",
+    "ramp_objective",
+    "randomised_smoothing",
+    "region_upper_bound",
+    "vote_counts",
+    "zaslavsky_bound",
+]

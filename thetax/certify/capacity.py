@@ -1,8 +1,8 @@
-r"""The capacity of a linear classifier (§1.2): how many labellings of $n$ points a hyperplane
-through 0 can make.
+r"""The capacity of a linear classifier (§1.2): the number of labellings (dichotomies) of $n$ points
+that a hyperplane through 0 can realise.
 
-Cover's count for points in general position in $\mathbb{R}^d$, and the share of all $2^n$
-labellings that it is:
+Cover's count for points in general position in $\mathbb{R}^d$, and its fraction of all $2^n$
+labellings:
 
 $$C(n, d) = 2 \sum_{i=0}^{d-1} \binom{n-1}{i}, \qquad
   F(n, d) = \frac{C(n, d)}{2^n} = P(\mathrm{Bin}(n - 1, \tfrac12) \le d - 1)$$
@@ -20,20 +20,20 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int8, Num
 
+from ..check import expect_count
 from ..models import separate
 
 RANK_TOLERANCE = 1e-10  # unit points whose smallest singular value is below this count as dependent
 
 
 def cover_count(n: int, d: int) -> int:
-    r"""$C(n, d)$, an exact integer: the labellings of $n$ points in general position in
-    $\mathbb{R}^d$ (§1.2).
+    r"""Cover's function counting theorem: $C(n, d)$, the exact number of linearly separable
+    labellings of $n$ points in general position in $\mathbb{R}^d$ (§1.2).
 
     >>> cover_count(3, 2), cover_count(4, 2), cover_count(30, 30) == 2**30
     (6, 8, True)
     """
-    if n < 1 or d < 1:
-        raise ValueError(f"cover_count: n and d must be at least 1; got n={n} and d={d}.")
+    expect_count("cover_count", n=n, d=d)
     return 2 * sum(comb(n - 1, i) for i in range(min(d, n)))
 
 
@@ -47,13 +47,13 @@ def cover_fraction(n: int, d: int) -> Fraction:
     return Fraction(cover_count(n, d), 2**n)
 
 
-def dichotomies(xs: Num[Any, "n d"]) -> Int8[np.ndarray, "count n"]:
-    r"""Every $y \in \{-1, +1\}^n$ with $y_i w^\top x_i > 0$ for some $w$ and all $i$, in any
-    position (§1.2).
+def dichotomies(xs: Num[Any, "n d"]) -> Int8[np.ndarray, "m n"]:
+    r"""All linearly separable labellings: every $y \in \{-1, +1\}^n$ with $y_i w^\top x_i > 0$ for
+    some $w$ and all $i$, of points in any position (§1.2).
 
-    Labels are added one at a time: only a realisable beginning is extended, its witness $w$ settles
-    one of the two extensions and a linear programme the other. With $y$, $-y$ is realisable. The
-    number of rows is $C(S, d)$.
+    Labels are added one at a time, and only realisable prefixes are extended: the known separator
+    $w$ realises one of the two extensions, and a linear programme decides the other. With $y$, $-y$
+    is realisable too. In general position the number of rows is $C(n, d)$.
 
     >>> len(dichotomies(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]))), cover_count(3, 2)
     (6, 6)
@@ -67,22 +67,26 @@ def dichotomies(xs: Num[Any, "n d"]) -> Int8[np.ndarray, "count n"]:
         )
     if not xs.any(axis=1).all():
         return np.zeros((0, len(xs)), np.int8)  # a point at the origin is on no side
-    begun = [([1], xs[0])]
+    prefixes = [([1], xs[0])]  # realisable labels of the first points, and a separator
     for k in range(1, len(xs)):
-        begun = [found for labels, w in begun for found in _extended(xs[: k + 1], labels, w)]
-    half = np.array([labels for labels, _ in begun], np.int8)
+        prefixes = [
+            extension for labels, w in prefixes for extension in _extensions(xs[: k + 1], labels, w)
+        ]
+    half = np.array([labels for labels, _ in prefixes], np.int8)
     return np.unique(np.concatenate([half, -half]), axis=0)
 
 
-def _extended(
+def _extensions(
     xs: np.ndarray, labels: list[int], w: np.ndarray
 ) -> list[tuple[list[int], np.ndarray]]:
+    """The realisable labellings of all points that extend the labels of all but the last."""
     side = 1 if w @ xs[-1] >= 0 else -1
-    found = [] if w @ xs[-1] == 0 else [([*labels, side], w)]
-    for y in (-side,) if found else (1, -1):
+    extensions = [] if w @ xs[-1] == 0 else [([*labels, side], w)]
+    for y in (-side,) if extensions else (1, -1):
         model = separate(xs, np.array([*labels, y]), bias=False).model
-        found += [] if model is None else [([*labels, y], np.asarray(model.w, float))]
-    return found
+        if model is not None:
+            extensions.append(([*labels, y], np.asarray(model.w, float)))
+    return extensions
 
 
 def in_general_position(xs: Num[Any, "n d"]) -> bool:

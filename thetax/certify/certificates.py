@@ -1,6 +1,6 @@
-r"""How far around examples a classifier is proven right, beside what an attack leaves of it (§13).
+r"""Certified radii of a set of examples, and accuracy under attack to compare with (§13).
 
-$$\text{proven}(r) = \frac{\#\{R_i \ge r,\ R_i > 0\}}{n}$$
+$$\text{certified accuracy}(r) = \frac{\#\{R_i \ge r,\ R_i > 0\}}{n}$$
 """
 
 from dataclasses import dataclass
@@ -12,21 +12,21 @@ from jaxtyping import Float
 
 @dataclass(frozen=True)
 class CertifiedRadii:
-    """The radius within which each example is proven right, 0 where it is wrong or nothing is
-    proven; and the shares that were still right after attacks, by their radius.
+    """The certified radius of each example, 0 where it is misclassified or nothing is certified;
+    and the accuracy under attack at some radii.
 
-    >>> found = CertifiedRadii(
-    ...     np.array([0.0, 0.4, 1.0]), np.array([0.5]), np.array([0.9]), most=1.2
+    >>> result = CertifiedRadii(
+    ...     np.array([0.0, 0.4, 1.0]), np.array([0.5]), np.array([0.9]), max_radius=1.2
     ... )
-    >>> found.proven([0.0, 0.5, 1.1]).round(2).tolist()
+    >>> result.certified_accuracy([0.0, 0.5, 1.1]).round(2).tolist()
     [0.67, 0.33, 0.0]
     """
 
-    radius: Float[np.ndarray, " n"]
-    tried: Float[np.ndarray, " m"]  # radii of attacks
-    stands: Float[np.ndarray, " m"]
-    most: float  # no certificate could have been larger
+    radii: Float[np.ndarray, " n"]
+    attack_radii: Float[np.ndarray, " m"]
+    attack_accuracy: Float[np.ndarray, " m"]  # accuracy under attack at each of `attack_radii`
+    max_radius: float  # the largest radius that the method could have certified
 
-    def proven(self, r: Any) -> Any:
-        """The share of the examples that is right whatever is done within a radius."""
-        return ((self.radius > 0) & (self.radius >= np.asarray(r)[..., None])).mean(axis=-1)
+    def certified_accuracy(self, r: Any) -> Any:
+        """The fraction of examples that are certified to be correct within radius r."""
+        return ((self.radii > 0) & (self.radii >= np.asarray(r)[..., None])).mean(axis=-1)

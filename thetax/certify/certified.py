@@ -1,15 +1,15 @@
-r"""Which examples no attack in a ball can change, and a training that makes them many (§13.2).
+r"""Certified accuracy from bounds on the logits, and training on these bounds (§13.2).
 
 An example is certified if the margin $m_j \le z_y(x') - z_j(x')$ is above 0 for every other class
-$j$ and all $x'$ in the ball. Each difference is bounded as one function, back through the last
-affine layer: the interval of a difference is narrower than the difference of two intervals.
+$j$ and all $x'$ in the ball. Each difference is bounded as one function, backwards through the last
+affine layer: that is tighter than the difference of two intervals.
 
-Training on the bound makes small (Gowal et al. 2018)
+Interval bound propagation (IBP) training minimises (Gowal et al. 2018)
 
 $$(1 - \kappa)\, \ell(f(x), y) + \kappa\, \ell(-m, y),$$
 
-the second being the cross-entropy of the worst logits, $-m$ with $m_y = 0$. It is trained best from
-a radius and a $\kappa$ that grow from 0: `ramp_objective`.
+where the second term is the cross-entropy of the worst-case logits, $-m$ with $m_y = 0$. Radius and
+$\kappa$ should grow from 0 during training: `ramp_objective`.
 """
 
 from collections.abc import Callable
@@ -23,16 +23,19 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Int
 
-from ..core import BATCH, Iteration, Model, Objective, Scalar
-from ..progress import counted
+from ..check import expect_count
+from ..core import BATCH_AXIS, Iteration, Model, Objective, Scalar
+from ..progress import count_progress
+from ..serialise import recorded
 from ..threat.ball import Ball
-from ..threat.inputs import Range, check_attacked, check_input, check_one_array
+from ..threat.inputs import Box, check_attack_data, check_input, expect_single_array
 from ..train.objectives.loss import cross_entropy, log_loss
 from ..train.optimisers.descend import descend
 from .bounds.interval_rules import Interval
 from .bounds.linear_backward import BoundMethod
 from .bounds.linear_bounds import trace_bounds
 
+# The margins of a method are the best of these bounds: linear bounds are not always tighter.
 METHOD_PASSES: dict[str, tuple[BoundMethod, ...]] = {
     "interval": ("interval",),
     "mixed": ("interval", "mixed"),
@@ -42,9 +45,7 @@ METHOD_PASSES: dict[str, tuple[BoundMethod, ...]] = {
 
 @dataclass(frozen=True)
 class CertifiedAccuracy:
-    """The share of examples that are right all over the ball, and of each a number that its margin
-    is never below.
-    """
+    """The certified accuracy, and for each example a lower bound of its margin in the ball."""
 
     accuracy: float
     margins: Float[np.ndarray, " n"]
@@ -55,14 +56,14 @@ def certified_accuracy(
     data: tuple[Any, Any],
     ball: Ball,
     *,
-    box: Range | None = None,
+    box: Box | None = None,
     bounds: BoundMethod = "linear",
-    batch: int = 32,
+    batch_size: int = 32,
 ) -> CertifiedAccuracy:
-    r"""The certified accuracy on `(xs, ys)`: no attack in the ball and the box brings the accuracy
-    below it.
+    r"""Certified accuracy on `(xs, ys)`: the fraction of examples that are proven to be classified
+    correctly everywhere in the ball and the box. No attack can bring the accuracy below it.
 
-    The bounds are those of `certified_margins`; so many examples are looked at together.
+    The bounds are those of `certified_margins`; `batch_size` examples are bounded at once.
 
     >>> from thetax.threat import Linf
     >>> from thetax.layers import Linear
@@ -72,36 +73,33 @@ def certified_accuracy(
     ... ).accuracy
     0.5
     """
-    _check_bounds("certified", bounds)
-    xs, ys = check_attacked("certified", None, model, data)
+    _check_bounds("certified_accuracy", bounds)
+    xs, ys = check_attack_data("certified_accuracy", None, model, data)
     if box is not None:
-        check_input("certified", model, xs, jnp.zeros(0), box)
-    if batch < 1:
-        raise ValueError(f"certified: batch must be at least 1; got {batch}.")
+        check_input("certified_accuracy", model, xs, jnp.zeros(0), box)
+    expect_count("certified_accuracy", batch_size=batch_size)
     n = len(xs)
-    size = min(batch, len(xs))
-    ball = jax.tree.map(jnp.asarray, ball)
+    size = min(batch_size, n)
+    ball = jax.tree.map(jnp.asarray, ball)  # numbers as arrays: another radius does not recompile
     blocks = []
-    with counted("certified: examples", n) as update:
+    with count_progress("certified_accuracy: examples", n) as update:
         for first in range(0, n, size):
-            rows = np.minimum(
-                np.arange(first, first + size), n - 1
-            )  # the last block is as long as the others
-            blocks.append(
-                np.asarray(_margins(model, xs[rows], ys[rows], ball, box, bounds))[: n - first]
-            )
+            # the last block is padded with its last example to the size of the others
+            rows = np.minimum(np.arange(first, first + size), n - 1)
+            block = _smallest_margins(model, xs[rows], ys[rows], ball, box, bounds)
+            blocks.append(np.asarray(block)[: n - first])
             update(min(first + size, n))
     margins = np.concatenate(blocks)
     return CertifiedAccuracy(float((margins > 0).mean()), margins)
 
 
 @eqx.filter_jit
-def _margins(model, xs, ys, ball, box, bounds):
+def _smallest_margins(model, xs, ys, ball, box, bounds):
     def one(x, y):
         margins = certified_margins(model, x, y, ball, box=box, bounds=bounds)
         return jnp.where(jnp.arange(len(margins)) == y, jnp.inf, margins).min()
 
-    return jax.vmap(one, axis_name=BATCH)(xs, ys)
+    return jax.vmap(one, axis_name=BATCH_AXIS)(xs, ys)
 
 
 def certified_margins(
@@ -110,15 +108,16 @@ def certified_margins(
     y: Int[Array, ""],
     ball: Ball,
     *,
-    box: Range | None = None,
+    box: Box | None = None,
     bounds: BoundMethod = "linear",
 ) -> Float[Array, " k"]:
-    r"""$m_j \le z_y(x') - z_j(x')$ for all $x'$ in the ball and the box, for each class $j$;
-    $m_y = 0$.
+    r"""Lower bounds of the margins in a ball: $m_j \le z_y(x') - z_j(x')$ for all $x'$ in the ball
+    and the box, for each class $j$; $m_y = 0$.
 
-    `interval` carries numbers through the network, `linear` lines, which takes a pass backwards for
-    every unit and is the narrowest; `mixed` follows the margins back along lines, and bounds what a
-    bend gets by numbers (Zhang et al. 2020). Neither of the last two is ever wider than the first.
+    `bounds="interval"` propagates intervals (IBP). `"linear"` propagates linear bounds (CROWN),
+    with a backward pass for every unit, and is the tightest. `"mixed"` bounds the inputs of the
+    nonlinearities by intervals and only the margins by linear bounds (CROWN-IBP, Zhang et al.
+    2020). Neither of the last two is ever looser than the first.
 
     >>> from thetax.threat import Linf
     >>> from thetax.layers import Linear
@@ -127,50 +126,55 @@ def certified_margins(
     >>> certified_margins(line, jnp.array([-4.0]), jnp.array(0), Linf(1.0)).tolist()
     [0.0, 1.5]
     """
-    _check_bounds("worst_margins", bounds)
+    _check_bounds("certified_margins", bounds)
     if not jnp.issubdtype(jnp.asarray(y).dtype, jnp.integer):
         raise ValueError(
-            f"worst_margins: expected an integer label, got {jnp.asarray(y).dtype}{jnp.shape(y)}."
+            "certified_margins: expected an integer label, got "
+            f"{jnp.asarray(y).dtype}{jnp.shape(y)}."
         )
-    found = [
-        _followed(model, jnp.asarray(x), y, ball, box, which) for which in METHOD_PASSES[bounds]
-    ]
-    margins = found[0]
-    for more in found[1:]:
-        margins = jnp.fmax(margins, more)
+    first, *others = (
+        _bound_margins(model, jnp.asarray(x), y, ball, box, method)
+        for method in METHOD_PASSES[bounds]
+    )
+    margins = first
+    for other in others:
+        margins = jnp.fmax(margins, other)
     return jnp.where(jnp.arange(len(margins)) == y, 0.0, margins)
 
 
-def _followed(
-    model: Model, x: Array, y: Any, ball: Ball, box: Range | None, bounds: BoundMethod
+def _bound_margins(
+    model: Model, x: Array, y: Any, ball: Ball, box: Box | None, method: BoundMethod
 ) -> Array:
-    out, trail = trace_bounds(model, x, ball, box, bounds)
-    if out.low.ndim != 1 if isinstance(out, Interval) else jnp.ndim(out) != 1:
+    """The margins by one method; -inf where it cannot bound them."""
+    logits, graph = trace_bounds(model, x, ball, box, method)
+    ndim = logits.low.ndim if isinstance(logits, Interval) else jnp.ndim(logits)
+    if ndim != 1:
         raise ValueError(
-            "worst_margins: expected a model that gives one logit a class, an array (k,)."
+            "certified_margins: expected a model that returns one logit per class, an array (k,)."
         )
-    if not isinstance(out, Interval):  # the model does not depend on its input
-        return jnp.asarray(out)[y] - jnp.asarray(out)
-    unit = jnp.eye(len(out.low), dtype=out.low.dtype)
-    margins = jax.vmap(lambda c: trail.least(trail.place(out), c))(unit[y][None] - unit)
-    finite = (out.low[y] > -jnp.inf) & (
-        out.high < jnp.inf
-    )  # a logit that may be NaN or overflow has no margin
+    if not isinstance(logits, Interval):  # the model does not depend on its input
+        return jnp.asarray(logits)[y] - jnp.asarray(logits)
+    unit = jnp.eye(len(logits.low), dtype=logits.low.dtype)
+    node = graph.node_of(logits)
+    margins = jax.vmap(lambda c: graph.lower_bound(node, c))(unit[y][None] - unit)
+    # a logit that may be NaN or overflow has no margin
+    finite = (logits.low[y] > -jnp.inf) & (logits.high < jnp.inf)
     return jnp.where(finite & ~jnp.isnan(margins), margins, -jnp.inf)
 
 
+@recorded
 def interval_cross_entropy(
     ball: Ball,
     *,
-    box: Range | None = None,
+    box: Box | None = None,
     strength: float | Scalar = 0.5,
     bounds: BoundMethod = "interval",
 ) -> Objective:
-    r"""The objective $(1 - \kappa)\, \ell(f(x), y) + \kappa\, \ell(-m, y)$ with the margins $m$ of
-    `certified_margins`.
+    r"""Certified training (IBP): $(1 - \kappa)\, \ell(f(x), y) + \kappa\, \ell(-m, y)$ with the
+    margins $m$ of `certified_margins`.
 
-    `strength` is $\kappa$. Radius and $\kappa$ may be numbers of a running program: see
-    `ramp_objective`. Gowal et al. 2018; with `bounds="mixed"`, Zhang et al. 2020.
+    `strength` is $\kappa$. Radius and $\kappa$ may be traced values: see `ramp_objective`. Gowal et
+    al. 2018; with `bounds="mixed"` it is CROWN-IBP, Zhang et al. 2020.
 
     >>> from thetax.threat import Linf
     >>> from thetax.layers import Linear
@@ -186,7 +190,7 @@ def interval_cross_entropy(
 
     def objective(model, batch, *, key=None):
         xs, ys = batch
-        check_one_array("interval_cross_entropy", xs)
+        expect_single_array("interval_cross_entropy", xs)
         if not jnp.issubdtype(ys.dtype, jnp.integer):
             raise ValueError(
                 f"interval_cross_entropy: expected integer labels, got {ys.dtype}{ys.shape}."
@@ -194,14 +198,14 @@ def interval_cross_entropy(
         worst = lambda x, y: log_loss(
             -certified_margins(model, x, y, ball, box=box, bounds=bounds), y
         )
-        bound = jax.vmap(worst, axis_name=BATCH)(xs, ys).mean()
+        bound = jax.vmap(worst, axis_name=BATCH_AXIS)(xs, ys).mean()
         return (1 - strength) * cross_entropy(model, batch, key=key) + strength * bound
 
     return objective
 
 
 class RampState(NamedTuple):
-    """Weights, what the optimiser remembers, and how many steps were made."""
+    """The model, the optimiser's state, and the number of steps made."""
 
     model: Any
     inner: Any
@@ -212,28 +216,26 @@ def ramp_objective(
     objective: Callable[[Scalar], Objective],
     optimiser: optax.GradientTransformation,
     *,
-    start: int = 0,
+    start_step: int = 0,
     steps: int,
 ) -> Iteration:
-    r"""Descends an objective that changes with time: `objective(t)` with $t$ from 0, up to step
-    `start`, to 1, `steps` steps later, and from there on.
+    r"""Gradient descent on an objective that changes during training: `objective(t)`, where $t$ is
+    0 until step `start_step`, increases linearly to 1 over the next `steps` steps, and stays there.
 
     >>> from thetax.threat import Linf
-    >>> grown = lambda t: interval_cross_entropy(Linf(0.1 * t), strength=0.5 * t)
-    >>> iteration = ramp_objective(grown, optax.adam(1e-3), steps=1000)
+    >>> objective = lambda t: interval_cross_entropy(Linf(0.1 * t), strength=0.5 * t)
+    >>> iteration = ramp_objective(objective, optax.adam(1e-3), steps=1000)
     """
-    if start < 0 or steps < 1:
-        raise ValueError(
-            f"ramped: start must not be negative and steps at least 1; got start={start}, "
-            f"steps={steps}."
-        )
+    if start_step < 0:
+        raise ValueError(f"ramp_objective: start_step must be >= 0; got {start_step}.")
+    expect_count("ramp_objective", steps=steps)
 
     def init(model):
         inner = descend(objective(jnp.zeros(())), optimiser).init(model)
         return RampState(model, inner, jnp.zeros((), jnp.int32))
 
     def step(state, batch, *, key):
-        t = jnp.clip((state.steps - start) / steps, 0.0, 1.0)
+        t = jnp.clip((state.steps - start_step) / steps, 0.0, 1.0)
         inner, info = descend(objective(t), optimiser).step(state.inner, batch, key=key)
         return RampState(inner.model, inner, state.steps + 1), info
 
@@ -242,4 +244,5 @@ def ramp_objective(
 
 def _check_bounds(name: str, bounds: str) -> None:
     if bounds not in METHOD_PASSES:
-        raise ValueError(f"{name}: bounds is one of {', '.join(METHOD_PASSES)}; got {bounds!r}.")
+        known = ", ".join(METHOD_PASSES)
+        raise ValueError(f"{name}: bounds must be one of {known}; got {bounds!r}.")

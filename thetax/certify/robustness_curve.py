@@ -1,12 +1,15 @@
-r"""Robust accuracy at every radius: what attacks leave, and what is proven to be left.
+r"""Bounds on robust accuracy at every radius: accuracy under attack from above, certified accuracy
+from below.
 
-An example whose nearest wrong input found is at distance $d$ stands against the attack within radii
-$r < d$; one certified up to $c$ stands against every attack within $r \le c$. Over all examples
+An example whose nearest adversarial example found is at distance $d$ withstands the attack within
+radii $r < d$; one with certified radius $c$ withstands every attack within $r \le c$. Over all
+examples
 
-$$\text{proven}(r) = \frac{\#\{c \ge r\}}{n} \;\le\; \text{accuracy}(r) \;\le\;
+$$\text{certified}(r) = \frac{\#\{c \ge r\}}{n} \;\le\; \text{robust}(r) \;\le\;
 \text{empirical}(r) = \frac{\#\{d > r\}}{n},$$
 
-where what is wrong as it is counts to neither. The truth lies between the two curves.
+where misclassified examples count for neither. The true robust accuracy lies between the two
+curves.
 """
 
 from collections.abc import Mapping
@@ -19,10 +22,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from ..core import BATCH, Model
-from ..progress import counted
+from ..check import expect_count
+from ..core import BATCH_AXIS, Model
+from ..progress import count_progress
 from ..threat.ball import L0, Ball
-from ..threat.inputs import Range, check_attacked, check_input
+from ..threat.inputs import Box, check_attack_data, check_input
 from .bounds.linear_backward import BoundMethod
 from .certified import certified_margins
 
@@ -31,21 +35,20 @@ Radii = Float[np.ndarray, " n"]
 
 @dataclass(frozen=True)
 class RobustnessCurves:
-    """Of each example, by the name of the norm: the distance to the nearest wrong input found
-    (`Boundary`), and, where the model could be bounded, the radius within which there is proven to
-    be none.
+    """Boundary distances (`boundary_distance`) and certified radii of each example, by the name of
+    the norm. `radii` lacks the norms for which the model could not be bounded.
     """
 
     distances: Mapping[str, Radii]
     radii: Mapping[str, Radii]
-    bounds: str  # how these were proven, or why not
+    method: str  # how the radii were certified, or why not
 
-    def empirical(self, norm: str, r: Any) -> np.ndarray:
-        """The share of the examples that is right whatever the attack did within a radius."""
+    def empirical_accuracy(self, norm: str, r: Any) -> np.ndarray:
+        """Accuracy under the attack at radius r."""
         return np.asarray((self.distances[norm] > np.asarray(r)[..., None]).mean(axis=-1))
 
-    def proven(self, norm: str, r: Any) -> np.ndarray:
-        """The share of the examples that is right whatever any attack does within a radius."""
+    def certified_accuracy(self, norm: str, r: Any) -> np.ndarray:
+        """Certified accuracy at radius r, whatever the attack."""
         right = self.distances[norm] > 0
         return np.asarray((right & (self.radii[norm] >= np.asarray(r)[..., None])).mean(axis=-1))
 
@@ -55,66 +58,67 @@ def certified_radii(
     data: tuple[Any, Any],
     norm: type[Ball],
     *,
-    most: float | Radii,
-    box: Range | None = None,
+    max_radius: float | Radii,
+    box: Box | None = None,
     bounds: BoundMethod = "linear",
-    rounds: int = 8,
-    batch: int = 32,
+    binary_search_steps: int = 8,
+    batch_size: int = 32,
 ) -> Radii:
-    r"""Of each example of `(xs, ys)` a radius $c$ within which it is proven right:
+    r"""Certified radius of each example of `(xs, ys)`: a radius $c$ within which
     `certified_margins` are above 0.
 
-    It is looked for by bisection between 0 and `most`, a number or one for each example; each of
-    the `rounds` halves what is left. It is 0 where the example is wrong as it is, or where nothing
-    could be proven.
+    It is found by `binary_search_steps` of binary search between 0 and `max_radius`, a number or
+    one for each example. It is 0 where the example is misclassified, or nothing could be certified.
 
     >>> from thetax.threat import Linf
     >>> from thetax.layers import Linear
     >>> line = Linear(jnp.array([[0.0], [1.0]]), jnp.zeros(2))
     >>> data = jnp.array([[-2.0], [-0.5], [1.0]]), jnp.array([0, 0, 0])
-    >>> certified_radii(line, data, Linf, most=4.0, rounds=12).round(2).tolist()
+    >>> certified_radii(line, data, Linf, max_radius=4.0, binary_search_steps=12).round(2).tolist()
     [2.0, 0.5, 0.0]
     """
     if norm is L0:
-        raise ValueError("certified_radii: L0 counts and cannot be halved; take L1, L2 or Linf.")
-    if rounds < 1 or batch < 1:
         raise ValueError(
-            f"certified_radii: rounds and batch must be at least 1; got {rounds} and {batch}."
+            "certified_radii: an L0 radius is a count and cannot be halved. Use L1, L2 or Linf."
         )
-    xs, ys = check_attacked("certified_radii", None, model, data)
+    expect_count("certified_radii", binary_search_steps=binary_search_steps, batch_size=batch_size)
+    xs, ys = check_attack_data("certified_radii", None, model, data)
     if box is not None:
         check_input("certified_radii", model, xs, jnp.zeros(0), box)
     n = len(xs)
-    size = min(batch, len(xs))
-    most = np.broadcast_to(np.asarray(most, np.float64), n)
-    if not (np.isfinite(most).all() and (most >= 0).all()):
+    size = min(batch_size, n)
+    max_radius = np.broadcast_to(np.asarray(max_radius, np.float64), n)
+    if not (np.isfinite(max_radius).all() and (max_radius >= 0).all()):
         raise ValueError(
-            "certified_radii: most is the largest radius to try, so finite and not negative."
+            "certified_radii: max_radius, the largest radius to try, must be finite and >= 0; got "
+            f"{max_radius.min():.4g} to {max_radius.max():.4g}."
         )
-    tops = jnp.asarray(most, xs.dtype)
+    upper = jnp.asarray(max_radius, xs.dtype)
     blocks = []
-    with counted("certified radii: examples", n) as update:
+    with count_progress("certified_radii: examples", n) as update:
         for first in range(0, n, size):
-            rows = np.minimum(
-                np.arange(first, first + size), n - 1
-            )  # the last block is as long as the others
-            block = _bisected(model, xs[rows], ys[rows], tops[rows], norm, box, bounds, rounds)
+            # the last block is padded with its last example to the size of the others
+            rows = np.minimum(np.arange(first, first + size), n - 1)
+            block = _binary_search(
+                model, xs[rows], ys[rows], upper[rows], norm, box, bounds, binary_search_steps
+            )
             blocks.append(np.asarray(block, np.float64)[: n - first])
             update(min(first + size, n))
     return np.concatenate(blocks)
 
 
 @eqx.filter_jit
-def _bisected(model, xs, ys, tops, norm, box, bounds, rounds):
-    def proven(x, y, radius):
+def _binary_search(model, xs, ys, upper, norm, box, bounds, binary_search_steps):
+    def is_certified(x, y, radius):
         margins = certified_margins(model, x, y, norm(radius), box=box, bounds=bounds)
         return jnp.where(jnp.arange(len(margins)) == y, jnp.inf, margins).min() > 0
 
     def halve(state, _):
-        low, high = state
+        low, high = state  # certified at low
         middle = (low + high) / 2
-        holds = jax.vmap(proven, axis_name=BATCH)(xs, ys, middle)
-        return (jnp.where(holds, middle, low), jnp.where(holds, high, middle)), None
+        certified = jax.vmap(is_certified, axis_name=BATCH_AXIS)(xs, ys, middle)
+        return (jnp.where(certified, middle, low), jnp.where(certified, high, middle)), None
 
-    (low, _), _ = jax.lax.scan(halve, (jnp.zeros_like(tops), tops), None, length=rounds)
+    start = jnp.zeros_like(upper), upper
+    (low, _), _ = jax.lax.scan(halve, start, None, length=binary_search_steps)
     return low

@@ -1,6 +1,4 @@
-"""The program itself: its commands register with `app`; `run` runs one and turns trouble into words
-and a code.
-"""
+"""The command-line application: commands register with `app`; `run` runs one and reports errors."""
 
 import json
 import os
@@ -11,14 +9,14 @@ from typing import Any
 import cyclopts
 from rich.console import Console
 
-from ..core import remember_compilations
+from ..core import enable_compilation_cache
 from .interrupt import INTERRUPTED, interrupts
 
 FAILED = 1
 
 app = cyclopts.App(
     name="thetax",
-    help="Deep learning as one library: train a model, look at it, check the course.",
+    help="Deep learning: train a model, inspect it, verify the statements of the course.",
     version=version("thetax"),
     default_parameter=cyclopts.Parameter(consume_multiple=True, negative=""),
     suppress_keyboard_interrupt=False,
@@ -28,35 +26,34 @@ err = Console(stderr=True)
 
 
 def run(arguments: list[str]) -> None:
-    """Runs one command and exits with its code."""
-    remember_compilations()
+    """Runs one command and exits with its exit code."""
+    enable_compilation_cache()
     try:
         with interrupts:
             sys.exit(app(arguments))
-    except BrokenPipeError:  # nobody reads on, as with `| head`
+    except BrokenPipeError:  # the reader closed the pipe, as with `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(FAILED)
-    except (ValueError, OSError, ImportError, FloatingPointError) as trouble:
-        complain(
-            trouble, json="--json" in arguments and arguments[0] != "verify"
-        )  # which writes a file
+    except (ValueError, OSError, ImportError, FloatingPointError) as error:
+        # for `verify`, --json names a file
+        report_error(error, json="--json" in arguments and arguments[0] != "verify")
         sys.exit(FAILED)
     except KeyboardInterrupt:
         err.print("interrupted")
         sys.exit(INTERRUPTED)
 
 
-def complain(trouble: BaseException, *, json: bool) -> None:
-    """Says what is wrong on standard error, and as an event too if JSON is wanted."""
+def report_error(error: BaseException, *, json: bool) -> None:
+    """Prints an error on standard error, and with `json` also as an event on standard output."""
     if json:
-        print_json({"event": "error", "text": str(trouble)})
-    err.print(f"[bold red]thetax:[/] {_plain(trouble)}", soft_wrap=True)
+        print_json({"event": "error", "text": str(error)})
+    err.print(f"[bold red]thetax:[/] {_escape(error)}", soft_wrap=True)
 
 
-def _plain(trouble: BaseException) -> str:
-    return str(trouble).replace("[", r"\[")
+def _escape(error: BaseException) -> str:
+    return str(error).replace("[", r"\[")
 
 
 def print_json(content: Any) -> None:
-    """One JSON value on standard output."""
+    """Prints one JSON value on a line of standard output."""
     print(json.dumps(content), flush=True)

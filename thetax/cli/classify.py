@@ -1,4 +1,4 @@
-"""`thetax classify`: what a photograph shows, in ImageNet's words."""
+"""`thetax classify`: classify photographs with an ImageNet network."""
 
 from pathlib import Path
 
@@ -8,57 +8,54 @@ import numpy as np
 from rich.markup import escape
 from rich.table import Column, Table
 
-from ..data import read_picture
+from ..data import read_image
 from ..models import resnet_imagenet
-from ..models.interop.imagenet import SIDE
-from .app import FAILED, app, complain, out, print_json
+from ..models.interop.imagenet import IMAGE_SIZE
+from .app import FAILED, app, out, print_json, report_error
 
 
 @app.command(name="classify")
-def classify(photo: Path, /, *more: Path, top: int = 5, json: bool = False) -> int:
-    """Name what a photograph shows, by a ResNet-50 trained on ImageNet (fetched once, 95 MB).
+def classify(photo: Path, /, *more: Path, top_k: int = 5, json: bool = False) -> int:
+    """Classify photographs with a ResNet-50 trained on ImageNet (downloaded once, 95 MB).
 
     Parameters
     ----------
     photo
-        Any picture file; its middle square is looked at.
+        Image file; the central square is classified.
     more
-        More of them.
-    top
-        How many names to give.
+        More image files.
+    top_k
+        Number of classes to print.
     json
-        One JSON object a photograph instead of tables.
+        Print one JSON object per photograph instead of tables.
     """
-    if not 1 <= top <= 1000:
-        raise ValueError(f"top is a number of names from 1 to 1000; got {top}.")
-    pictures = []
-    for file in (photo, *more):  # all before the download; a bad one does not lose the others
+    if not 1 <= top_k <= 1000:
+        raise ValueError(f"top_k must be an integer from 1 to 1000; got {top_k}.")
+    images = []
+    for file in (photo, *more):  # read before the download; the others go on if one file is bad
         try:
-            pictures.append((file, read_picture(file, side=SIDE)))
-        except (ValueError, OSError) as trouble:
-            complain(trouble, json=json)
-    if pictures:
-        name_all(pictures, top=top, json=json)
-    return 0 if len(pictures) == 1 + len(more) else FAILED
+            images.append((file, read_image(file, image_size=IMAGE_SIZE)))
+        except (ValueError, OSError) as error:
+            report_error(error, json=json)
+    if images:
+        _classify_images(images, top_k=top_k, json=json)
+    return 0 if len(images) == 1 + len(more) else FAILED
 
 
-def name_all(pictures: list[tuple[Path, np.ndarray]], *, top: int, json: bool) -> None:
-    """Shows what the network sees in each."""
+def _classify_images(images: list[tuple[Path, np.ndarray]], *, top_k: int, json: bool) -> None:
     model, classes = resnet_imagenet()
-    judge = jax.jit(lambda model, x: jax.nn.softmax(model(x.astype(jnp.float32) / 255)))
-    for file, picture in pictures:
-        p = np.asarray(judge(model, picture))
-        show(file, [(classes[i], float(p[i])) for i in np.argsort(-p)[:top]], json=json)
+    predict = jax.jit(lambda model, x: jax.nn.softmax(model(x.astype(jnp.float32) / 255)))
+    for file, image in images:
+        p = np.asarray(predict(model, image))
+        _show(file, [(classes[i], float(p[i])) for i in np.argsort(-p)[:top_k]], json=json)
 
 
-def show(file: Path, names: list[tuple[str, float]], *, json: bool) -> None:
-    """The names with their probabilities, the likeliest first."""
+def _show(file: Path, predictions: list[tuple[str, float]], *, json: bool) -> None:
+    """Prints the classes with their probabilities, the most likely first."""
     if json:
-        print_json(
-            {"photo": str(file), "names": [{"name": name, "probability": p} for name, p in names]}
-        )
-        return
+        rows = [{"name": name, "probability": p} for name, p in predictions]
+        return print_json({"photo": str(file), "names": rows})
     table = Table(escape(file.name), Column("probability", justify="right"))
-    for name, p in names:
+    for name, p in predictions:
         table.add_row(escape(name), f"{p:.3f}")
     out.print(table)

@@ -1,4 +1,4 @@
-"""`thetax embed`: what sentences mean, as vectors, and how near they are to one another."""
+"""`thetax embed`: sentence embeddings and their cosine similarities."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,101 +12,103 @@ from rich.table import Column, Table
 from ..core import predict
 from ..data import Tokeniser
 from ..models import BERT, SentenceEncoder
-from ..train import Network
+from ..train import PretrainedModel
 from ..train.io.safetensors_io import read_object
 from .app import app, err, out, print_json
 from .pretrained import open_network
 
-BATCH = 32
-PUBLISHED = {
-    "minilm": 256
-}  # the longest sentence its makers meant it for, which its files do not say
+BATCH_SIZE = 32
+MAX_LENGTH = {"minilm": 256}  # published limits that the files do not contain
 
 
 @app.command(name="embed")
 def embed(text: str, /, *more: str, model: str = "minilm", json: bool = False) -> int:
-    """Turn sentences into vectors of length 1, and tell the cosines between them.
+    """Embed sentences as vectors of norm 1, and print their cosine similarities.
 
     Parameters
     ----------
     text
-        A sentence; alone, its vector is printed as JSON.
+        Sentence; if it is the only one, its vector is printed as JSON.
     more
-        More of them: a table of cosines is printed.
+        More sentences; then a table of cosine similarities is printed.
     model
-        The folder of a BERT with its tokeniser, in Hugging Face's layout; or minilm (fetched once,
-        84 MB).
+        Folder of a BERT with its tokeniser, in the layout of Hugging Face; or minilm (downloaded
+        once, 84 MB).
     json
-        One JSON object a sentence, with its vector, and one with all cosines.
+        Print one JSON object per sentence with its vector, and one with all similarities.
     """
     texts = [text, *more]
-    if empty := [i for i, one in enumerate(texts, start=1) if not one.strip()]:
-        raise ValueError(f"text {empty[0]} of {len(texts)} is empty; there is nothing to embed.")
+    for i, sentence in enumerate(texts, start=1):
+        if not sentence.strip():
+            raise ValueError(f"text {i} of {len(texts)} is empty. Give a sentence.")
     network = open_network(model, known="minilm", kind=BERT, use="embed sentences")
-    most = longest(network, PUBLISHED.get(model))
-    rows = [_tokens(network.tokeniser, one, most, i) for i, one in enumerate(texts, start=1)]
+    max_length = max_sentence_length(network, MAX_LENGTH.get(model))
+    rows = [
+        _tokens(network.tokeniser, sentence, max_length, i)
+        for i, sentence in enumerate(texts, start=1)
+    ]
     vectors = np.concatenate(list(_vectors(SentenceEncoder(network.model), rows)))
     _show(texts, vectors, json=json)
     return 0
 
 
-def longest(network: Network, published: int | None = None) -> int:
-    """How many tokens are read of a sentence, with the marks around it; refuses a folder that asks
-    for something else than the mean of the tokens.
+def max_sentence_length(network: PretrainedModel, published: int | None = None) -> int:
+    """The maximal number of tokens of a sentence, including [CLS] and [SEP].
+
+    Raises `ValueError` if the folder specifies another pooling than the mean of the tokens.
     """
-    places = len(network.model.positions.P)
+    n_positions = len(network.model.positions.P)
     pooling = _settings(network.path / "1_Pooling" / "config.json")
-    asked = [
+    modes = [
         name for name, on in pooling.items() if name.startswith("pooling_mode_") and on is True
     ]
-    if asked not in ([], ["pooling_mode_mean_tokens"]):
+    if modes not in ([], ["pooling_mode_mean_tokens"]):
         raise ValueError(
-            f"{network.path}: asks for {', '.join(asked)}; only the mean of the tokens can be "
-            "taken."
+            f"{network.path}: sets {', '.join(modes)}; only pooling_mode_mean_tokens is supported."
         )
-    own = (
+    max_length = (
         _settings(network.path / "sentence_bert_config.json").get("max_seq_length")
         or published
-        or places
+        or n_positions
     )
-    if type(own) is not int or own < 3:
+    if type(max_length) is not int or max_length < 3:
         raise ValueError(
-            f"{network.path}: max_seq_length is {own!r}; expected a whole number of at least 3."
+            f"{network.path}: max_seq_length must be an integer >= 3; got {max_length!r}."
         )
-    return min(own, places)
+    return min(max_length, n_positions)
 
 
 def _settings(path: Path) -> dict[str, Any]:
     return read_object(path, limit=1 << 20) if path.is_file() else {}
 
 
-def _tokens(tokeniser: Tokeniser, text: str, most: int, number: int) -> list[int]:
-    """[CLS] text [SEP]; what a stranger wrote is text throughout."""
-    inside = tokeniser.tokens(text, special=False).tolist()
-    if not inside:
-        raise ValueError(f"text {number} has no tokens; there is nothing to embed.")
-    if len(inside) > most - 2:
+def _tokens(tokeniser: Tokeniser, text: str, max_length: int, number: int) -> list[int]:
+    """[CLS] text [SEP], truncated; special tokens in the text are not parsed."""
+    tokens = tokeniser.tokens(text, parse_special=False).tolist()
+    if not tokens:
+        raise ValueError(f"text {number} has no tokens. Give a sentence.")
+    if len(tokens) > max_length - 2:
         err.print(
-            f"[yellow]thetax:[/] text {number} has {len(inside) + 2} tokens; the first {most} are "
-            "read."
+            f"[yellow]thetax:[/] text {number} has {len(tokens) + 2} tokens; it is truncated to "
+            f"{max_length}."
         )
-    return [tokeniser.number("[CLS]"), *inside[: most - 2], tokeniser.number("[SEP]")]
+    return [tokeniser.piece_id("[CLS]"), *tokens[: max_length - 2], tokeniser.piece_id("[SEP]")]
 
 
 def _vectors(model: SentenceEncoder, rows: list[list[int]]) -> Iterator[np.ndarray]:
-    """Batches of one length, a power of two, so that few programs are compiled."""
-    run = jax.jit(predict)
-    width = min(_power(max(map(len, rows))), len(model.bert.positions.P))
-    for start in range(0, len(rows), BATCH):
-        batch = rows[start : start + BATCH]
-        filled = np.full((_power(len(batch)), width), -1, np.int32)
-        for row, tokens in zip(filled, batch):
+    """The vectors in batches padded to powers of two, so that few programs are compiled."""
+    embed_batch = jax.jit(predict)
+    width = min(_next_power_of_2(max(map(len, rows))), len(model.bert.positions.P))
+    for start in range(0, len(rows), BATCH_SIZE):
+        batch = rows[start : start + BATCH_SIZE]
+        padded = np.full((_next_power_of_2(len(batch)), width), -1, np.int32)
+        for row, tokens in zip(padded, batch):
             row[: len(tokens)] = tokens
-        filled[len(batch) :, 0] = 0  # a sentence of one token, for no one
-        yield np.asarray(run(model, filled))[: len(batch)]
+        padded[len(batch) :, 0] = 0  # dummy sentences of one token
+        yield np.asarray(embed_batch(model, padded))[: len(batch)]
 
 
-def _power(n: int) -> int:
+def _next_power_of_2(n: int) -> int:
     return 1 << (n - 1).bit_length()
 
 

@@ -1,6 +1,4 @@
-"""`thetax generate`: a language model that goes on with a text, or answers, word by word as they
-come.
-"""
+"""`thetax generate`: text generation with a language model, streamed to the terminal."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -10,16 +8,17 @@ import jax.random as jr
 import numpy as np
 from cyclopts import Parameter
 
+from ..check import expect_count
 from ..data import Tokeniser
 from ..models import GPT, stream
-from ..train import Network
+from ..models.generation.decoding import check_sampling
+from ..train import PretrainedModel
 from .app import app, print_json
 from .pretrained import open_network
 
 BEGIN, END, TEXT_END = "<|im_start|>", "<|im_end|>", "<|endoftext|>"
-_UNSEEN = {
-    i: None for i in (*range(32), *range(127, 160)) if chr(i) not in "\n\t"
-}  # what could command a terminal
+# for str.translate: deletes control characters, which could manipulate the terminal
+_CONTROL_CHARACTERS = {i: None for i in (*range(32), *range(127, 160)) if chr(i) not in "\n\t"}
 _SYSTEM = re.compile(r"<\|im_start\|>system(?:\n|\\n)(.*?)<\|im_end\|>", re.DOTALL)
 
 
@@ -29,7 +28,7 @@ def generate(
     /,
     *,
     model: str = "smollm2",
-    tokens: int = 256,
+    max_new_tokens: int = 256,
     temperature: float = 0.0,
     top_k: int | None = None,
     top_p: float | None = 0.95,
@@ -37,115 +36,120 @@ def generate(
     plain: Annotated[bool, Parameter(negative="--chat")] = False,
     json: bool = False,
 ) -> int:
-    """Let a language model answer, or go on with a text.
+    """Generate text: the answer of a chat model, or the continuation of a prompt.
 
     Parameters
     ----------
     prompt
-        A question, or the beginning of a text.
+        Question for a chat model, or beginning of a text.
     model
-        The folder of a GPT with its tokeniser, in Hugging Face's layout or as one GGUF file; or
-        smollm2 (fetched once, 93 MB).
-    tokens
-        How many tokens it may write.
+        Folder of a GPT with its tokeniser, in the layout of Hugging Face or as a GGUF file; or
+        smollm2 (downloaded once, 93 MB).
+    max_new_tokens
+        Maximum number of tokens to generate.
     temperature
-        0 for the likeliest token each time; more for more variety.
-    top
-        Draw among so many of the likeliest tokens.
-    mass
-        Draw among the fewest tokens that hold this much of the probability.
+        Sampling temperature; 0 is greedy decoding.
+    top_k
+        Sample from the k most likely tokens only.
+    top_p
+        Sample from the smallest set of most likely tokens with at least this total probability.
     seed
-        Another seed, another text.
+        Random seed.
     plain
-        Go on with the prompt as it is, even if the model was trained to chat.
+        Continue the prompt literally, without the chat template of the model.
     json
-        One JSON object with the text, at the end.
+        Print one JSON object with the complete text.
     """
-    _check(prompt, tokens=tokens, temperature=temperature, top_k=top_k, top_p=top_p)
+    _check_options(
+        prompt, max_new_tokens=max_new_tokens, temperature=temperature, top_k=top_k, top_p=top_p
+    )
     network = open_network(model, known="smollm2", kind=GPT, use="generate text")
-    begin, ends = prompted(network, prompt, plain=plain)
-    _expect_room(network, len(begin), tokens)
+    prompt_tokens, end_tokens = encode_prompt(network, prompt, plain=plain)
+    _check_length(network, len(prompt_tokens), max_new_tokens)
     greedy = temperature == 0
-    said = stream(
+    tokens = stream(
         network.model,
-        begin,
-        length=tokens,
-        end=ends,
+        prompt_tokens,
+        max_new_tokens=max_new_tokens,
+        end_tokens=end_tokens,
         temperature=1.0 if greedy else temperature,
         top_k=top_k,
         top_p=top_p,
         key=None if greedy else jr.key(seed),
     )
-    parts = network.tokeniser.spell(_without(said, ends))
+    parts = network.tokeniser.decode_stream(_without(tokens, end_tokens))
     if json:
         print_json({"prompt": prompt, "text": "".join(parts)})
         return 0
     try:
         for part in parts:
-            print(part.translate(_UNSEEN), end="", flush=True)
-    finally:  # an interrupt too leaves a whole line
+            print(part.translate(_CONTROL_CHARACTERS), end="", flush=True)
+    finally:  # ends the line after an interrupt too
         print(flush=True)
     return 0
 
 
-def _check(
-    prompt: str, *, tokens: int, temperature: float, top_k: int | None, top_p: float | None
+def _check_options(
+    prompt: str,
+    *,
+    max_new_tokens: int,
+    temperature: float,
+    top_k: int | None,
+    top_p: float | None,
 ) -> None:
-    """Before the download."""
+    """Checks the options before the network is downloaded."""
     if not prompt.strip():
-        raise ValueError("prompt is empty; say something.")
-    if tokens < 1 or (top_k is not None and top_k < 1):
-        raise ValueError(
-            f"tokens and top count tokens and must be at least 1; got {tokens} and {top_k}."
-        )
+        raise ValueError("prompt is empty. Give a question or the beginning of a text.")
+    expect_count("generate", max_new_tokens=max_new_tokens)
     if not 0 <= temperature < float("inf"):
-        raise ValueError(f"temperature must be a number from 0 on; got {temperature}.")
-    if top_p is not None and not 0 < top_p <= 1:
-        raise ValueError(f"mass is a probability, more than 0 and at most 1; got {top_p}.")
+        raise ValueError(f"generate: temperature must be finite and >= 0; got {temperature}.")
+    check_sampling("generate", 1.0, top_k, top_p)
 
 
-def prompted(network: Network, prompt: str, *, plain: bool) -> tuple[list[int], tuple[int, ...]]:
-    """The tokens the model is to go on after, and those with which it ends.
+def encode_prompt(
+    network: PretrainedModel, prompt: str, *, plain: bool
+) -> tuple[list[int], tuple[int, ...]]:
+    """The tokens of the prompt, in the chat template of the model if any, and the end tokens.
 
-    A model with a template for chat is asked as a user asks; what the user wrote is text
-    throughout, whatever marks it imitates.
+    Special tokens in the user's text are not parsed.
     """
     tokeniser = network.tokeniser
-    ends = [
+    candidates = [
         network.config.get("eos_token_id"),
-        *(tokeniser.numbers.get(mark) for mark in (TEXT_END, END)),
+        *(tokeniser.piece_ids.get(piece) for piece in (TEXT_END, END)),
     ]
-    stops = {end for end in ends if isinstance(end, int) and 0 <= end < len(network.model.embed.E)}
-    text = tokeniser.tokens(prompt, special=False)
-    if not plain and network.chat:
-        text = np.concatenate(list(_chat(tokeniser, network.chat, text)))
-    return text.tolist(), tuple(sorted(stops))
+    vocab_size = len(network.model.embed.E)
+    end_tokens = {i for i in candidates if isinstance(i, int) and 0 <= i < vocab_size}
+    text = tokeniser.tokens(prompt, parse_special=False)
+    if not plain and network.chat_template:
+        text = np.concatenate(list(_chat(tokeniser, network.chat_template, text)))
+    return text.tolist(), tuple(sorted(end_tokens))
 
 
-def _chat(tokeniser: Tokeniser, template: str, asked: np.ndarray) -> Iterator[np.ndarray]:
-    """The conversation so far in ChatML, the one form of templates that is known."""
-    if BEGIN not in template or not {BEGIN, END} <= tokeniser.numbers.keys():
+def _chat(tokeniser: Tokeniser, template: str, question: np.ndarray) -> Iterator[np.ndarray]:
+    """The tokens of a conversation in ChatML, the only supported chat template."""
+    if BEGIN not in template or not {BEGIN, END} <= tokeniser.piece_ids.keys():
         raise ValueError(
-            f"this model's template for chat is not of the form {BEGIN} ... {END}; use --plain."
+            f"the chat template of this model is not ChatML ({BEGIN} ... {END}). Use --plain."
         )
     system = _SYSTEM.search(template)
     if system:
         yield tokeniser.tokens(f"{BEGIN}system\n{system[1]}{END}\n")
     yield tokeniser.tokens(f"{BEGIN}user\n")
-    yield asked
+    yield question
     yield tokeniser.tokens(f"{END}\n{BEGIN}assistant\n")
 
 
-def _expect_room(network: Network, count: int, tokens: int) -> None:
-    most = network.config.get("max_position_embeddings") or network.config.get("n_positions")
-    if isinstance(most, int) and count + tokens > most:
+def _check_length(network: PretrainedModel, n_prompt: int, max_new_tokens: int) -> None:
+    max_length = network.config.get("max_position_embeddings") or network.config.get("n_positions")
+    if isinstance(max_length, int) and n_prompt + max_new_tokens > max_length:
         raise ValueError(
-            f"the model reads and writes at most {most} tokens, but the prompt has {count} and "
-            f"{tokens} more are asked for; shorten one of them."
+            f"generate: the model has a context of {max_length} tokens; got a prompt of {n_prompt} "
+            f"tokens and max_new_tokens={max_new_tokens}. Shorten one of them."
         )
 
 
-def _without(said: Iterable[int], ends: tuple[int, ...]) -> Iterator[int]:
-    for token in said:
-        if token not in ends:
+def _without(tokens: Iterable[int], end_tokens: tuple[int, ...]) -> Iterator[int]:
+    for token in tokens:
+        if token not in end_tokens:
             yield token

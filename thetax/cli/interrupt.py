@@ -1,13 +1,12 @@
-"""Ctrl-C in the program: from its first import to its end the exit code is 130 and one line says
-so.
+"""Handling of Ctrl-C: at any time the program exits with code 130 and prints one line.
 
-Before and after a command there is nothing to clean up, so the process ends at once. While a
-command runs, Ctrl-C raises `Interrupt`, which unwinds it. Python drops an exception that is raised
-in a destructor or in a callback of the garbage collector, and a library may drop one in a bare
-`except`: an `Interrupt` that is dropped before the program has acknowledged it sends the signal
-again. A second Ctrl-C ends the process at once.
+Before and after a command the process ends immediately. While a command runs, Ctrl-C raises
+`Interrupt`. Python drops an exception that is raised in a destructor or in a callback of the
+garbage collector, and a library may drop one in a bare `except`; so an `Interrupt` that is dropped
+before the program has acknowledged it sends the signal again. A second Ctrl-C ends the process
+immediately.
 
-This module is imported before all others and imports only what Python has loaded by then.
+This module is imported first and imports only modules that Python has loaded already.
 """
 
 import os
@@ -18,11 +17,11 @@ from typing import Any
 
 INTERRUPTED = 130
 RETRY = 0.02  # seconds until a dropped interrupt is raised again
-SHOW_CURSOR = b"\x1b[?25h"  # a progress bar hides it
+SHOW_CURSOR = b"\x1b[?25h"  # progress bars hide it
 
 
 class Interrupt(KeyboardInterrupt):
-    """A Ctrl-C that comes back if it is dropped while the command runs in which it was raised."""
+    """Raised by Ctrl-C; sends the signal again if it is dropped while its command is running."""
 
     def __init__(self, command: int):
         super().__init__()
@@ -41,8 +40,8 @@ class Interrupts:
     """The handler of SIGINT, and a context manager in which it raises `Interrupt` instead of ending
     the process.
 
-    Leaving the context with an interrupt that nobody acknowledged raises `KeyboardInterrupt`,
-    whatever else a library made of it.
+    Leaving the context with an unacknowledged interrupt raises `KeyboardInterrupt`, even if a
+    library replaced it by another exception.
     """
 
     def __init__(self):
@@ -51,32 +50,28 @@ class Interrupts:
         self.command = 0
 
     def install(self) -> None:
-        """Handles SIGINT from now on, unless this process was started to ignore it, as in the
-        background of a shell.
-        """
+        """Installs the handler, unless the process ignores SIGINT (a shell's background job)."""
         self.before = signal.getsignal(signal.SIGINT)
         if self.before != signal.SIG_IGN:
             signal.signal(signal.SIGINT, self.handle)
 
     def remove(self) -> None:
-        """Handles SIGINT as before."""
+        """Restores the previous handler."""
         signal.signal(signal.SIGINT, self.before)
 
     def handle(self, number: int, frame: Any) -> None:
-        """Called by Python when the signal came."""
+        """The signal handler."""
         if not self.running or (self.asked and not self.sent_again):
             end_at_once()
         self.asked, self.sent_again = True, False
         raise Interrupt(self.command)
 
     def acknowledge(self) -> None:
-        """Called where a command deals with the interrupt itself: it is not to be raised again."""
+        """Called by a command that handles the interrupt itself, so it is not raised again."""
         self.acknowledged = True
 
     def send_again(self) -> None:
-        """Sends the signal from another thread, once the code that dropped the exception has gone
-        on.
-        """
+        """Sends the signal again from another thread, after a short delay."""
         import threading
 
         def send():
@@ -92,28 +87,28 @@ class Interrupts:
         self.asked = self.sent_again = self.acknowledged = False
         self.report, sys.unraisablehook = (
             sys.unraisablehook,
-            self._unless_interrupt(sys.unraisablehook),
+            self._ignore_interrupt(sys.unraisablehook),
         )
         self.command += 1
         self.running = True
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, trouble: BaseException | None, trace: Any
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: Any
     ) -> None:
         self.running = False
         sys.unraisablehook = self.report
-        if self.asked and not self.acknowledged and not isinstance(trouble, KeyboardInterrupt):
-            raise KeyboardInterrupt from trouble
+        if self.asked and not self.acknowledged and not isinstance(error, KeyboardInterrupt):
+            raise KeyboardInterrupt from error
 
     @staticmethod
-    def _unless_interrupt(report: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Python reports an exception that it drops; an `Interrupt` comes back instead."""
+    def _ignore_interrupt(report: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """The hook for dropped exceptions, without the report for an `Interrupt`."""
         return lambda dropped: None if isinstance(dropped.exc_value, Interrupt) else report(dropped)
 
 
 def end_at_once() -> None:
-    """Ends the process without unwinding anything; what was printed is flushed."""
+    """Ends the process without unwinding; flushes the output."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -1,4 +1,4 @@
-"""`thetax list` and `thetax data`: what there is."""
+"""`thetax list` and `thetax data`: list recipes, datasets and claims."""
 
 import inspect
 from dataclasses import asdict
@@ -13,32 +13,33 @@ from .. import data
 from ..recipes import RECIPES
 from .app import app, out, print_json
 
-data_app = cyclopts.App(name="data", help="The datasets, and fetching one.")
+data_app = cyclopts.App(name="data", help="List and download datasets.")
 app.command(data_app)
 
 
 @app.command(name="list")
 def list_(
-    what: Literal["recipes", "data", "claims"] = "recipes", /, *which: str, json: bool = False
+    what: Literal["recipes", "data", "claims"] = "recipes", /, *ids: str, json: bool = False
 ) -> int:
-    """List the recipes, the datasets, or how much of the course is claimed (`list claims 1.2` names
-    the claims).
+    """List the recipes, the datasets, or the claims per chapter of the course.
+
+    `thetax list claims 1.2` lists the claims of section 1.2.
 
     Parameters
     ----------
     what
         What to list.
-    which
-        Of the claims: rows, or how they begin.
+    ids
+        Ids of statements, or their beginnings (claims only).
     json
-        One JSON object instead of a table.
+        Print JSON instead of a table.
     """
-    if which and what != "claims":
-        raise ValueError(f"Only claims are listed by name; leave out {which[0]!r}.")
+    if ids and what != "claims":
+        raise ValueError(f"list {what}: only claims are selected by id. Leave out {ids[0]!r}.")
     if what == "data":
         return list_data(json=json)
     if what == "claims":
-        return name_claims(*which, json=json) if which else list_claims(json=json)
+        return list_claims(*ids, json=json) if ids else list_chapters(json=json)
     rows = {
         name: (inspect.getdoc(function) or "").split("\n")[0]
         for name, function in sorted(RECIPES.items())
@@ -46,60 +47,62 @@ def list_(
     if json:
         print_json(rows)
         return 0
-    table = Table("recipe", "what it does")
-    for name, what_it_does in rows.items():
-        table.add_row(name, what_it_does)
+    table = Table("recipe", "description")
+    for name, description in rows.items():
+        table.add_row(name, description)
     out.print(table)
     return 0
 
 
 @data_app.default
 def list_data(*, json: bool = False) -> int:
-    """List the datasets, their licences, and which are here already.
+    """List the datasets with their licences, and whether they are cached.
 
     Parameters
     ----------
     json
-        One JSON object instead of a table.
+        Print JSON instead of a table.
     """
     rows = [
         {
             "name": d.name,
-            "what": d.about,
+            "description": d.about,
             "licence": d.licence,
-            "here": d.embedded is not None or data.cached(d) is not None,
+            "cached": d.embedded is not None or data.cached_path(d) is not None,
         }
         for d in data.datasets()
     ]
     if json:
         print_json(rows)
         return 0
-    table = Table("dataset", "what it is", "licence", "here")
+    table = Table("dataset", "description", "licence", "cached")
     for row in rows:
-        table.add_row(row["name"], row["what"], row["licence"], "yes" if row["here"] else "")
+        table.add_row(
+            row["name"], row["description"], row["licence"], "yes" if row["cached"] else ""
+        )
     out.print(table)
     return 0
 
 
 @data_app.command(name="fetch")
 def fetch(name: str, /, *, folder: Path | None = None) -> int:
-    """Fetch a dataset into the cache.
+    """Download a dataset into the cache.
 
     Parameters
     ----------
     name
-        One of `thetax list data`.
+        Name of a dataset; see `thetax list data`.
     folder
-        A folder of yours that already has its files.
+        Folder that already contains its files.
     """
     data.fetch(name, folder=folder)
-    out.print(f"{name} is here.")
+    out.print(f"{name} is in the cache.")
     return 0
 
 
-def list_claims(*, json: bool = False) -> int:
-    """The chapters of the course, and how many of their statements are claims that run."""
-    from ..claims import coverage, find_claims  # brings every library a claim compares with
+def list_chapters(*, json: bool = False) -> int:
+    """The chapters of the course, with the number of statements that have claims."""
+    from ..claims import coverage, find_claims  # imports all libraries that claims compare with
 
     chapters = coverage(find_claims())
     if json:
@@ -110,38 +113,37 @@ def list_claims(*, json: bool = False) -> int:
         table.add_row(
             c.chapter,
             c.title,
-            f"{c.settled} of {c.rows}",
-            f"{c.errata_settled} of {c.errata}",
+            f"{c.claimed} of {c.rows}",
+            f"{c.claimed_errata} of {c.errata}",
             str(c.claims),
         )
-    rows, settled, errata, shown = (
-        sum(getattr(c, n) for c in chapters)
-        for n in ("rows", "settled", "errata", "errata_settled")
-    )
+    total = lambda name: sum(getattr(c, name) for c in chapters)
     table.add_section()
     table.add_row(
         "",
         "the course",
-        f"{settled} of {rows}",
-        f"{shown} of {errata}",
-        str(sum(c.claims for c in chapters)),
+        f"{total('claimed')} of {total('rows')}",
+        f"{total('claimed_errata')} of {total('errata')}",
+        str(total("claims")),
     )
     out.print(table)
-    out.print("name them with: thetax list claims 1.2; check them with: thetax verify 1.2")
+    out.print(
+        "list the claims of a section: thetax list claims 1.2; verify them: thetax verify 1.2"
+    )
     return 0
 
 
-def name_claims(*which: str, json: bool = False) -> int:
-    """The claims of these rows, chapters or sections, with their rows, kinds and titles."""
+def list_claims(*ids: str, json: bool = False) -> int:
+    """The claims of statements, sections or chapters, with their ids, kinds and titles."""
     from ..claims import find_claims
 
-    claims = find_claims(*which)
+    claims = find_claims(*ids)
     if json:
         print_json(
             [{"name": c.name, "ids": list(c.ids), "kind": c.kind, "title": c.title} for c in claims]
         )
         return 0
-    table = Table(Column("rows", overflow="fold"), "kind", "what")
+    table = Table(Column("ids", overflow="fold"), "kind", "title")
     for claim in claims:
         table.add_row(escape(" ".join(claim.ids)), claim.kind, escape(claim.title))
     out.print(table)

@@ -1,35 +1,34 @@
-"""The networks that commands open: by the name of one that can be fetched, or from a folder of
-yours.
-"""
+"""Opening pretrained networks for commands: by name, or from a folder."""
 
 from pathlib import Path
 
 from ..data import fetch_model
-from ..train import Network, load_pretrained
+from ..train import PretrainedModel, load_pretrained
 
 
-def open_network(model: str, *, known: str, kind: type, use: str) -> Network:
-    """The network of a folder or file, or of the name `known`; its model must be of this kind for
-    this use.
+def open_network(model: str, *, known: str, kind: type, use: str) -> PretrainedModel:
+    """The network in a folder or file, or the one called `known`, which is downloaded.
+
+    Raises `ValueError` unless its model is a `kind`, as `use` requires.
     """
     path = Path(model)
     if not path.exists() and model != known:
         raise ValueError(
-            f"model={model!r} is neither a folder that is there nor {known!r}, the one that is "
-            "fetched."
+            f"model={model!r} is neither an existing folder or file nor {known!r}, which would be "
+            "downloaded."
         )
     network = load_pretrained(path if path.exists() else fetch_model(model))
     if not isinstance(network.model, kind):
-        came = network.config.get("model_type")
+        model_type = network.config.get("model_type")
         raise ValueError(
-            f"{model}: holds a {type(network.model).__name__} (model_type {came!r}); to {use}, "
-            f"give a {kind.__name__}."
+            f"{model}: contains a {type(network.model).__name__} (model_type {model_type!r}). To "
+            f"{use}, give a {kind.__name__}."
         )
-    pieces = len(network.tokeniser)
-    rows = len(network.model.embed.E)
-    if pieces > rows:
+    n_pieces = len(network.tokeniser)
+    vocab_size = len(network.model.embed.E)
+    if n_pieces > vocab_size:
         raise ValueError(
-            f"{model}: its tokeniser has {pieces:,} pieces, but its model only {rows:,} vectors "
-            "for them."
+            f"{model}: the tokeniser has {n_pieces:,} pieces, but the model has only "
+            f"{vocab_size:,} embeddings."
         )
     return network

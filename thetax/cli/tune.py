@@ -1,4 +1,4 @@
-"""`thetax tune`: a recipe's network searched by cross-validation, watched, resumed and reported."""
+"""`thetax tune`: resumable hyperparameter search for a recipe by cross-validation."""
 
 import os
 import time
@@ -12,12 +12,12 @@ from rich.live import Live
 from rich.table import Table
 
 from ..recipes.engine.tunable import TUNABLE, find_tunable
-from ..train import Run, Setting, Standing, Trial, Tuned, tune
-from ..train.tuning.search_space import parse
+from ..train import Run, Setting, Trial, TuningProgress, TuningResult, tune
+from ..train.tuning.search_space import parse_domain
 from .app import INTERRUPTED, app, err, out, print_json
 from .interrupt import interrupts
 
-SHOWN = 8  # trials in a table
+MAX_TRIALS_SHOWN = 8
 
 
 @app.command(name="tune")
@@ -44,76 +44,74 @@ def tune_(
     resume: Path | None = None,
     json: bool = False,
 ) -> int:
-    """Search the hyper-parameters of a recipe's network by cross-validation, and train the best on
-    everything.
+    """Tune the hyperparameters of a recipe by cross-validation, and train the best on all data.
 
-    A parameter is a number (0.1), some of which one is chosen (16,32,64), or a range (1e-4:1e-1);
-    where none is given the recipe's own space is searched.
+    A hyperparameter is a number (0.1), a list of choices (16,32,64), or a range (1e-4:1e-1). The
+    recipe has a default search space.
 
     Parameters
     ----------
     recipe
-        What to tune: digits, mnist or default.
+        Recipe to tune: digits, mnist or default.
     trials
-        Candidates to be judged in all, those from before an interruption included; 60 unless it was
-        begun with others.
+        Number of trials in total, including those before an interruption; by default 60.
     folds
-        Parts of the data, each of which is held out in turn.
+        Number of cross-validation folds.
     repeats
-        How often the folds are dealt anew.
+        Number of repetitions of the cross-validation with other folds.
     restarts
-        Networks trained on each fold, whose errors are averaged.
+        Number of initialisations per fold, whose errors are averaged.
     members
-        Networks, whose predictions are averaged, in the end.
+        Number of networks in the final ensemble.
     workers
-        Processes that share the search; by default as many as there are cores.
+        Number of processes; by default one per core.
     width
-        Units of a hidden layer.
+        Number of units per hidden layer.
     depth
-        Hidden layers.
+        Number of hidden layers.
     weight_decay
-        Strength of weight decay.
+        Weight decay.
     dropout
-        Probability of dropping a hidden unit.
+        Dropout probability of hidden units.
     label_smoothing
-        Share of a label that is spread over all classes.
+        Fraction of the label probability that is spread over all classes.
     learning_rate
-        Initial learning rate of Adam; it falls to zero along a cosine.
+        Initial learning rate of Adam; it decays to zero along a cosine.
     batch_size
-        Examples in a batch.
+        Batch size.
     epochs
-        Passes over the training set.
+        Number of epochs.
     seed
-        The one source of chance.
+        Random seed.
     out
-        The folder of the search; by default a new one under runs/.
+        Folder of the search; by default a new one in runs/.
     resume
-        The folder of a search that was interrupted; it goes on as it was begun, or to more
-        --trials.
+        Folder of an interrupted search to continue, optionally with more --trials.
     json
-        One JSON object a line instead of a table.
+        Print one JSON object per line instead of a table.
     """
-    given = {
+    domains = {
         name: text
         for name, text in locals().items()
         if name in Setting._fields and text is not None
     }
     if resume is not None:
-        about = Run.open(resume).described
-        asked = about["arguments"] | ({} if trials is None else {"trials": trials})
-        if recipe not in (None, about["recipe"]) or not {"folds", "space"} <= asked.keys():
+        run = Run.open(resume).description
+        arguments = run["arguments"] | ({} if trials is None else {"trials": trials})
+        if recipe not in (None, run["recipe"]) or not {"folds", "space"} <= arguments.keys():
             raise ValueError(
-                f"{resume} is a run of {about['recipe']}, not a search of {recipe or 'anything'}."
+                f"{resume} is a run of {run['recipe']}, not a search of {recipe or 'a recipe'}."
             )
-        return _search(about["recipe"], asked, about["seed"], resume, workers, as_json=json)
+        return _search(run["recipe"], arguments, run["seed"], resume, workers, as_json=json)
     if recipe is None:
         raise ValueError(
-            f"Tune what? thetax tune RECIPE, with one of: {', '.join(sorted(TUNABLE))}."
+            f"the name of a recipe is missing: thetax tune RECIPE, with one of: "
+            f"{', '.join(sorted(TUNABLE))}."
         )
     find_tunable(recipe)
     if not 0 <= seed < 2**63:
-        raise ValueError(f"seed must lie between 0 and 2^63; got {seed}.")
-    asked = {
+        raise ValueError(f"seed must be an integer in [0, 2^63); got {seed}.")
+    arguments = {
         "trials": 60 if trials is None else trials,
         "folds": folds,
         "repeats": repeats,
@@ -121,84 +119,88 @@ def tune_(
         "members": members,
     }
     folder = out or Path("runs") / f"tune-{recipe}-{time.strftime('%Y%m%d-%H%M%S')}"
-    return _search(recipe, {**asked, "space": given}, seed, folder, workers, as_json=json)
+    return _search(recipe, {**arguments, "space": domains}, seed, folder, workers, as_json=json)
 
 
 def _search(
     recipe: str,
-    asked: dict[str, Any],
+    arguments: dict[str, Any],
     seed: int,
     folder: Path,
     workers: int | None,
     *,
     as_json: bool,
 ) -> int:
-    """A search in its folder, new or gone on with, and its report."""
-    named = find_tunable(recipe)
-    space = {**named.space, **{name: parse(name, text) for name, text in asked["space"].items()}}
-    counts = {name: asked[name] for name in ("trials", "folds", "repeats", "restarts", "members")}
-    task = named.task(jr.key(seed))
+    """Starts or continues a search in its folder, and writes the report."""
+    tunable = find_tunable(recipe)
+    domains = {name: parse_domain(name, text) for name, text in arguments["space"].items()}
+    space = {**tunable.space, **domains}
+    counts = {
+        name: arguments[name] for name in ("trials", "folds", "repeats", "restarts", "members")
+    }
+    task = tunable.task(jr.key(seed))
     key = jr.key(seed)
     if not (folder / "study.log").exists():
-        Run.begin(folder, recipe=recipe, arguments=asked, seed=seed)
-    watch = _Lines(as_json) if as_json or not err.is_terminal else _Table()
+        Run.begin(folder, recipe=recipe, arguments=arguments, seed=seed)
+    display = _LineDisplay(as_json) if as_json or not err.is_terminal else _TableDisplay()
     try:
-        with watch:
-            found = tune(
+        with display:
+            result = tune(
                 task,
                 space,
                 **counts,
                 workers=workers or _cores(),
                 key=key,
                 folder=folder,
-                watch=watch.saw,
+                on_progress=display.update,
             )
     except KeyboardInterrupt:
         interrupts.acknowledge()
         if as_json:
             print_json({"event": "interrupted", "run": str(folder)})
-        err.print(f"interrupted; go on with: thetax tune --resume {folder}", soft_wrap=True)
+        err.print(f"interrupted; resume with: thetax tune --resume {folder}", soft_wrap=True)
         return INTERRUPTED
-    from ..report.tuning_page import report_search  # brings matplotlib
+    from ..report.tuning_page import report_search  # imports matplotlib
 
-    page = report_search(found, folder, title=f"Tuning {recipe}", facts=Run.open(folder).described)
-    _tell(found, folder, page, as_json=as_json)
+    page = report_search(
+        result, folder, title=f"Tuning {recipe}", facts=Run.open(folder).description
+    )
+    _show_result(result, folder, page, as_json=as_json)
     return 0
 
 
 def _cores() -> int:
-    """A worker for each core; an accelerator is not shared."""
+    """The number of cores, or 1 with an accelerator."""
     if jax.default_backend() != "cpu":
         return 1
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _tell(found: Tuned, folder: Path, page: Path, *, as_json: bool) -> None:
-    best = found.best
-    stopped = sum(trial.stopped for trial in found.trials)
+def _show_result(result: TuningResult, folder: Path, page: Path, *, as_json: bool) -> None:
+    best = result.best
+    stopped = sum(trial.stopped for trial in result.trials)
     if as_json:
-        told = {
+        summary = {
             "run": str(folder),
             "report": str(page),
             "best": _row(best),
-            "simplest": _row(found.simplest),
+            "simplest": _row(result.simplest),
         }
-        count = {"trials": len(found.trials), "stopped": stopped, "seconds": found.seconds}
-        print_json({"event": "done", **told, **count, "test error": found.test_error})
-        return
-    out.print(_trials(found.trials))
-    test = "" if found.test_error is None else f"; test error of {100 * found.test_error:.2f} %"
+        counts = {"trials": len(result.trials), "stopped": stopped, "seconds": result.seconds}
+        return print_json({"event": "done", **summary, **counts, "test error": result.test_error})
+    out.print(_trial_table(result.trials))
+    test = "" if result.test_error is None else f"; test error {100 * result.test_error:.2f} %"
     out.print(
-        f"{len(found.trials)} trials, {stopped} stopped early, {found.seconds:.1f} s; best trial "
-        f"{best.number}: {100 * best.error:.2f} ± {100 * best.spread:.2f} %{test}",
+        f"{len(result.trials)} trials, {stopped} stopped early, {result.seconds:.1f} s; best trial "
+        f"{best.number}: {100 * best.error:.2f} ± {100 * best.standard_error:.2f} %{test}",
         soft_wrap=True,
     )
-    if found.simplest.number != best.number:
+    if result.simplest.number != best.number:
         out.print(
-            f"the simplest within one standard error is trial {found.simplest.number}",
+            f"the simplest within one standard error is trial {result.simplest.number}",
             soft_wrap=True,
         )
-    out.print(f"kept in {folder}; the report is {page}", soft_wrap=True)
+    out.print(f"saved to {folder}; report: {page}", soft_wrap=True)
 
 
 def _row(trial: Trial) -> dict[str, Any]:
@@ -210,64 +212,65 @@ def _row(trial: Trial) -> dict[str, Any]:
     }
 
 
-def _trials(trials: list[Trial]) -> Table:
-    """The best trials so far."""
+def _trial_table(trials: list[Trial]) -> Table:
+    """A table of the best trials."""
     table = Table(
         "trial", "error", "±", *Setting._fields, box=None, padding=(0, 1, 0, 0), pad_edge=False
     )
-    for trial in sorted(trials, key=lambda t: (t.stopped, t.error, t.number))[:SHOWN]:
+    for trial in sorted(trials, key=lambda t: (t.stopped, t.error, t.number))[:MAX_TRIALS_SHOWN]:
         setting = [f"{value:.2g}" if value < 1 else f"{value:g}" for value in trial.setting]
-        numbers = [f"{100 * trial.error:.2f}", f"{100 * trial.spread:.2f}", *setting]
+        numbers = [f"{100 * trial.error:.2f}", f"{100 * trial.standard_error:.2f}", *setting]
         table.add_row(str(trial.number), *numbers, style="dim" if trial.stopped else "")
     return table
 
 
-class _Table:
-    """The best trials and how far the search is, on a terminal."""
+class _TableDisplay:
+    """The best trials and the progress of the search, on a terminal."""
 
-    def __enter__(self) -> "_Table":
+    def __enter__(self) -> "_TableDisplay":
         self.live = Live("starting", console=err, transient=True, refresh_per_second=4)
         self.live.start()
         return self
 
-    def saw(self, standing: Standing) -> None:
-        """Draws the table anew."""
-        stopped = sum(trial.stopped for trial in standing.trials)
-        words = (
-            f"{len(standing.trials)} of {standing.wanted} trials, {stopped} of them stopped early, "
-            f"{standing.running} running, {standing.seconds:.0f} s"
+    def update(self, progress: TuningProgress) -> None:
+        """Updates the table."""
+        stopped = sum(trial.stopped for trial in progress.trials)
+        status = (
+            f"{len(progress.trials)} of {progress.total} trials, {stopped} stopped early, "
+            f"{progress.running} running, {progress.seconds:.0f} s"
         )
-        self.live.update(Group(_trials(standing.trials), words))
+        self.live.update(Group(_trial_table(progress.trials), status))
 
-    def __exit__(self, *trouble: object) -> None:
+    def __exit__(self, *error: object) -> None:
         self.live.stop()
 
 
-class _Lines:
-    """A line a trial: JSON on standard output, or words on standard error."""
+class _LineDisplay:
+    """One line per trial: JSON on standard output, or text on standard error."""
 
     def __init__(self, as_json: bool):
-        self.as_json, self.told = as_json, 0
+        self.as_json = as_json
+        self.n_reported = 0
 
-    def __enter__(self) -> "_Lines":
+    def __enter__(self) -> "_LineDisplay":
         return self
 
-    def saw(self, standing: Standing) -> None:
-        """Tells of the trials that have ended since."""
-        for place, trial in enumerate(standing.trials[self.told :], self.told + 1):
+    def update(self, progress: TuningProgress) -> None:
+        """Reports the trials that ended since the last update."""
+        for i, trial in enumerate(progress.trials[self.n_reported :], self.n_reported + 1):
             if self.as_json:
                 print_json({"event": "trial", **_row(trial), "seconds": trial.seconds})
                 continue
-            best = min((t.error for t in standing.trials[:place] if not t.stopped), default=None)
-            word = "stopped" if trial.stopped else "done"
+            best = min((t.error for t in progress.trials[:i] if not t.stopped), default=None)
+            state = "stopped" if trial.stopped else "done"
             tail = "" if best is None else f"best {100 * best:.2f} %  "
             err.print(
-                f"{place}/{standing.wanted}  trial {trial.number} {word}  error "
-                f"{100 * trial.error:.2f} %  {tail}{standing.seconds:.1f} s",
+                f"{i}/{progress.total}  trial {trial.number} {state}  error "
+                f"{100 * trial.error:.2f} %  {tail}{progress.seconds:.1f} s",
                 highlight=False,
                 soft_wrap=True,
             )
-        self.told = len(standing.trials)
+        self.n_reported = len(progress.trials)
 
-    def __exit__(self, *trouble: object) -> None:
+    def __exit__(self, *error: object) -> None:
         pass

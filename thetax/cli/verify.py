@@ -1,4 +1,4 @@
-"""`thetax verify`: statements of the course, checked on every core there is."""
+"""`thetax verify`: check statements of the course on all cores."""
 
 import json as jsonlib
 import os
@@ -27,32 +27,33 @@ def verify(
     seed: int = 0,
     jobs: int | None = None,
 ) -> int:
-    """Check statements of the course: all of them, or those named by row, section or chapter
-    (1.2-novikoff, 2.6, 3).
+    """Check statements of the course: all, or those of a row, section or chapter.
+
+    Examples: `thetax verify 1.2-novikoff`, `thetax verify 2.6 3`.
 
     Parameters
     ----------
     claims
-        Rows (1.2-cover), or else how they begin; `thetax list claims 1.2` names those of a section.
+        Rows (1.2-cover) or their beginnings; `thetax list claims 1.2` lists those of a section.
     full
-        At full scale, where a claim has one.
+        Run claims at full scale, if they have one.
     json
-        Where to write the findings, as a list.
+        Write the findings to this JSON file.
     html
-        Where to write them as one page with formulas and figures.
+        Write one HTML page with formulas and figures.
     seed
-        The one source of chance.
+        Random seed.
     jobs
-        How many claims at once; by default as many as there are cores.
+        Number of processes; by default one per core.
     """
-    from .. import claims as course  # brings every library a claim compares with
+    from .. import claims as course  # imports all libraries that claims compare with
 
     if jobs is not None and jobs < 1:
-        raise ValueError(f"jobs must be at least 1; got {jobs}.")
-    chosen = course.find_claims(*claims)
+        raise ValueError(f"jobs must be an integer >= 1; got {jobs}.")
+    selected = course.find_claims(*claims)
     _writable(json, html)
     began = time.monotonic()
-    found = []
+    findings = []
     page = None
     scale = "full" if full else "quick"
     if html is not None:
@@ -60,20 +61,22 @@ def verify(
 
         page = ClaimsPage()
     try:
-        with _Watch(len(chosen)) as watch:
-            for finding in course.verify(chosen, seed=seed, scale=scale, jobs=jobs):
-                found.append(finding)
-                watch.saw(finding)
+        with _ProgressDisplay(len(selected)) as display:
+            for finding in course.verify(selected, seed=seed, scale=scale, jobs=jobs):
+                findings.append(finding)
+                display.update(finding)
                 if page is not None:
                     page.add(finding)
     except KeyboardInterrupt:
         interrupts.acknowledge()
-        err.print(f"interrupted after {len(found)} of {len(chosen)} claims; this is what was found")
-    found.sort(key=lambda finding: finding.claim.place)
+        err.print(f"interrupted after {len(findings)} of {len(selected)} claims; results so far:")
+    findings.sort(key=lambda finding: finding.claim.position)
     seconds = time.monotonic() - began
-    _show(found, seconds)
+    _show(findings, seconds)
     if json is not None:
-        disk.write(json, jsonlib.dumps([finding.as_json() for finding in found], indent=1) + "\n")
+        disk.write(
+            json, jsonlib.dumps([finding.as_json() for finding in findings], indent=1) + "\n"
+        )
     if page is not None and html is not None:
         page.write(
             html,
@@ -81,33 +84,33 @@ def verify(
         )
     for path in filter(None, (json, html)):
         out.print(f"written: {path}", soft_wrap=True)
-    if len(found) < len(chosen):
+    if len(findings) < len(selected):
         return INTERRUPTED
-    return FAILED if any(finding.fails for finding in found) else 0
+    return FAILED if any(finding.fails for finding in findings) else 0
 
 
 def _writable(*paths: Path | None) -> None:
-    """A name that cannot be written is refused before anything is run."""
+    """Checks that the output files can be written, before anything runs."""
     if paths[0] is not None and paths[0] == paths[1]:
-        raise ValueError(f"{paths[0]} cannot be both the JSON and the page; name two files.")
+        raise ValueError(f"--json and --html are both {paths[0]}; give two files.")
     for path in filter(None, paths):
         folder = path.absolute().parent
         if path.is_dir():
-            raise ValueError(f"{path} is a folder; name a file.")
+            raise ValueError(f"{path} is a folder; give a file.")
         if not folder.is_dir():
             raise ValueError(
                 f"There is no folder {folder} to write {path.name} into; make it first."
             )
         try:
             tempfile.TemporaryFile(dir=folder).close()
-        except OSError as trouble:
+        except OSError as error:
             raise ValueError(
-                f"{path.name} cannot be written into {folder}: {trouble.strerror}."
+                f"{path.name} cannot be written into {folder}: {error.strerror}."
             ) from None
 
 
-class _Watch:
-    """A bar on a terminal; a line a claim elsewhere."""
+class _ProgressDisplay:
+    """A progress bar on a terminal; one line per claim elsewhere."""
 
     def __init__(self, total: int):
         self.total, self.seen, self.failed, self.bar = total, 0, 0, None
@@ -118,13 +121,13 @@ class _Watch:
             )
             self.task = self.bar.add_task("starting", total=total)
 
-    def __enter__(self) -> "_Watch":
+    def __enter__(self) -> "_ProgressDisplay":
         if self.bar:
             self.bar.start()
         return self
 
-    def saw(self, finding) -> None:
-        """One more claim has its verdict."""
+    def update(self, finding) -> None:
+        """Reports one finished claim."""
         self.seen, self.failed = self.seen + 1, self.failed + finding.fails
         word = "FAILED" if finding.fails else "checked" if finding.holds else "no data"
         if self.bar:
@@ -136,17 +139,17 @@ class _Watch:
             )
             err.print(line, highlight=False, markup=False, soft_wrap=True)
 
-    def __exit__(self, *trouble) -> None:
+    def __exit__(self, *error) -> None:
         if self.bar:
             self.bar.stop()
 
 
-def _show(found: Sequence, seconds: float) -> None:
-    """The table of all, then what a failure has to say."""
-    if not found:
+def _show(findings: Sequence, seconds: float) -> None:
+    """Prints the table of findings, then the details of the failures."""
+    if not findings:
         return
-    table = Table("", Column("claim", overflow="fold"), "what", "how it was checked", "s")
-    for finding in found:
+    table = Table("", Column("claim", overflow="fold"), "title", "method", "seconds")
+    for finding in findings:
         mark = (
             "[bold red]✗[/]" if finding.fails else "[green]✓[/]" if finding.holds else "[dim]–[/]"
         )
@@ -156,38 +159,38 @@ def _show(found: Sequence, seconds: float) -> None:
             mark, escape(" ".join(claim.ids)), title, finding.method, f"{finding.seconds:.1f}"
         )
     (out if out.is_terminal or "COLUMNS" in os.environ else Console(width=130)).print(table)
-    failed = [f for f in found if f.fails]
-    missing = [f for f in found if f.missing]
+    failed = [f for f in findings if f.fails]
+    missing = [f for f in findings if f.missing]
     for finding in missing:
         first = finding.missing.partition("\n")[0]
         out.print(
             f"[dim]–[/] [bold]{escape(finding.claim.name)}[/]: {escape(first)}", soft_wrap=True
         )
     for finding in failed:
-        _tell(finding)
-    rows = len({row for finding in found for row in finding.claim.ids})
+        _show_failure(finding)
+    rows = len({row for finding in findings for row in finding.claim.ids})
     word = (
         f"[bold red]{len(failed)} do{'es' * (len(failed) == 1)} not hold[/]"
         if failed
         else "all hold"
     )
     if missing:
-        hold = sum(f.holds for f in found)
+        hold = sum(f.holds for f in findings)
         word = (
             f"{word}, " if failed else f"{hold} hold, "
-        ) + f"{len(missing)} not checked for want of data"
+        ) + f"{len(missing)} not checked: data missing"
     count = lambda number, name: f"{number} {name}{'s' * (number != 1)}"
     out.print(
-        f"{count(len(found), 'claim')} on {count(rows, 'statement')}: {word}; {seconds:.1f} s"
+        f"{count(len(findings), 'claim')} on {count(rows, 'statement')}: {word}; {seconds:.1f} s"
     )
 
 
-def _tell(finding) -> None:
+def _show_failure(finding) -> None:
     out.print(
         f"[bold red]✗[/] [bold]{escape(finding.claim.name)}[/]: {escape(finding.claim.title)}"
     )
-    if finding.trouble:
-        out.print(finding.trouble, markup=False, highlight=False)
+    if finding.error:
+        out.print(finding.error, markup=False, highlight=False)
         return
     named = finding.named()
     for name in finding.as_json()["failed"]:

@@ -1,4 +1,4 @@
-"""Arrays made ready to learn from: split apart, and brought to one scale."""
+"""Preparing arrays for training: train/test splits and standardisation."""
 
 from typing import Any, NamedTuple, TypeVar
 
@@ -12,53 +12,60 @@ from ..check import check
 T = TypeVar("T")
 
 
-def split(arrays: T, fraction: float, *, key: PRNGKeyArray, by: Any = None) -> tuple[T, T]:
-    """Two disjoint random parts that make up the whole, the first with `fraction` of the examples.
+def split(arrays: T, fraction: float, *, key: PRNGKeyArray, stratify: Any = None) -> tuple[T, T]:
+    """Splits examples randomly into two parts, the first with a `fraction` of them.
 
-    `arrays` is any tree of arrays of one length, such as `(xs, ys)`. With labels in `by` each part
-    keeps their proportions, as nearly as whole numbers allow.
+    `arrays` is a tree of arrays with the examples along the first axis, such as `(xs, ys)`. With
+    labels in `stratify` both parts have the same class proportions, up to rounding.
 
     >>> xs, ys = np.arange(10), np.array([0] * 8 + [1] * 2)
-    >>> (train, _), (rest, labels) = split((xs, ys), 0.5, key=jr.key(0), by=ys)
+    >>> (train, _), (rest, labels) = split((xs, ys), 0.5, key=jr.key(0), stratify=ys)
     >>> sorted([*train.tolist(), *rest.tolist()]), sorted(labels.tolist())
     ([0, 1, 2, 3, 4, 5, 6, 7, 8, 9], [0, 0, 0, 0, 1])
     """
     lengths = {len(leaf) for leaf in jax.tree.leaves(arrays)} | (
-        {len(by)} if by is not None else set()
+        {len(stratify)} if stratify is not None else set()
     )
     if len(lengths) != 1:
-        raise ValueError(f"arrays: expected arrays of one length, got lengths {sorted(lengths)}.")
+        raise ValueError(
+            "split: all arrays must have the same number of examples; got "
+            f"{' and '.join(map(str, sorted(lengths))) or 'no array'}."
+        )
     n = lengths.pop()
     size = round(fraction * n)
     if not 0 < size < n:
         raise ValueError(
-            f"fraction={fraction} of {n} examples puts {min(max(size, 0), n)} into the first part; "
-            "both parts need at least one. Choose a fraction between 0 and 1."
+            f"split: both parts need at least one example; got fraction={fraction}, which puts "
+            f"{min(max(size, 0), n)} of {n} examples into the first part."
         )
     order = np.asarray(jr.permutation(key, n))
-    first = np.zeros(n, bool)
-    first[order[:size] if by is None else _proportionate(np.asarray(by), order, size)] = True
-    pick = lambda chosen: jax.tree.map(lambda leaf: leaf[chosen], arrays)
-    return pick(order[first[order]]), pick(order[~first[order]])
+    in_first = np.zeros(n, bool)
+    if stratify is None:
+        in_first[order[:size]] = True
+    else:
+        in_first[_stratified_subset(np.asarray(stratify), order, size)] = True
+    select = lambda indices: jax.tree.map(lambda leaf: leaf[indices], arrays)
+    return select(order[in_first[order]]), select(order[~in_first[order]])
 
 
-def _proportionate(labels: np.ndarray, order: np.ndarray, size: int) -> np.ndarray:
-    """The first few of each class in the given order: `size` in all, shared by largest
-    remainder.
+def _stratified_subset(labels: np.ndarray, order: np.ndarray, size: int) -> np.ndarray:
+    """`size` indices, the first of each class in the given order.
+
+    The classes share them in proportion to their sizes, rounded by the largest-remainder method.
     """
     _, classes, counts = np.unique(labels, return_inverse=True, return_counts=True)
     quotas = counts * size / len(labels)
-    takes = np.floor(quotas).astype(int)
-    takes[np.argsort(takes - quotas, kind="stable")[: size - takes.sum()]] += 1
-    return np.concatenate([order[classes[order] == k][:take] for k, take in enumerate(takes)])
+    n_per_class = np.floor(quotas).astype(int)
+    rounded_up = np.argsort(n_per_class - quotas, kind="stable")[: size - n_per_class.sum()]
+    n_per_class[rounded_up] += 1
+    return np.concatenate([order[classes[order] == k][:m] for k, m in enumerate(n_per_class)])
 
 
 class Standardise(NamedTuple):
-    r"""$x \mapsto (x - \mu) / \sigma$, feature by feature, with $\mu$ and $\sigma$ of the training
-    part.
+    r"""Standardisation $x \mapsto (x - \mu) / \sigma$ of each feature.
 
-    Fit it on what you train on, and on nothing else; then call it on everything. A feature that
-    never varies is centred and keeps its scale.
+    Fit it on the training examples only and apply it to all examples. A constant feature is centred
+    but not scaled.
 
     >>> scale = Standardise.fit(np.array([[0.0, 5.0], [2.0, 5.0]]))
     >>> scale(np.array([[4.0, 6.0]])).tolist()
@@ -70,7 +77,7 @@ class Standardise(NamedTuple):
 
     @classmethod
     def fit(cls, xs: Any) -> "Standardise":
-        """Mean and standard deviation of each feature of `xs`, shape `n *s`."""
+        """Estimates the mean and standard deviation of each feature of `xs`, shape `n *s`."""
         check(xs)
         xs = np.asarray(xs)
         constant = xs.max(axis=0) == xs.min(axis=0)
@@ -82,7 +89,7 @@ class Standardise(NamedTuple):
         return (xs - self._like(self.mean, xs)) / self._like(self.scale, xs)
 
     def inverse(self, zs: Any) -> Any:
-        r"""$z \mapsto \sigma z + \mu$, so that `inverse(call(x))` is x.
+        r"""The inverse map $z \mapsto \sigma z + \mu$.
 
         >>> scale = Standardise.fit(np.array([[1.0], [3.0]]))
         >>> scale.inverse(scale(np.array([[7.0]]))).tolist()

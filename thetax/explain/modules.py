@@ -1,6 +1,4 @@
-"""What a network is made of: its modules, a short name for each, and a way to listen to all of them
-at once.
-"""
+"""Modules of a model by path and name, and hooks on their outputs (forward hooks)."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -8,12 +6,12 @@ from typing import Any
 import equinox as eqx
 import jax
 
-from ..layers import Additive, Concat, Pointwise, Residual, tap
+from ..layers import AdditiveAttention, Concat, Pointwise, Residual, tap
 from ..layers.tap import Visitor
-from ..tree import dotted
+from ..tree import path_name
 
 Path = tuple[Any, ...]
-JOINTS = (Residual, Concat)  # composites whose output is more than that of their last part
+COMPOSITES = (Residual, Concat)  # their output differs from that of their last submodule
 
 
 def _children(node: Any) -> list[tuple[Path, Any]]:
@@ -21,113 +19,115 @@ def _children(node: Any) -> list[tuple[Path, Any]]:
     return [(path, child) for path, child in children if path]
 
 
-def modules(node: Any, path: Path = ()) -> Iterator[tuple[str, Any]]:
-    """Every module of a model by its dotted path, outermost first, in the order of its leaves.
+def named_modules(node: Any, path: Path = ()) -> Iterator[tuple[str, Any]]:
+    """Every module of a model with its dotted path, outermost first, in the order of its leaves.
 
     >>> import jax.random as jr
     >>> from thetax.models import MLP
-    >>> [name for name, module in modules(MLP.init(2, 3, 1, key=jr.key(0)))]
+    >>> [name for name, module in named_modules(MLP.init(2, 3, 1, key=jr.key(0)))]
     ['', 'body', 'body.layers.0', 'body.layers.1', 'body.layers.2']
     """
     if isinstance(node, eqx.Module):
-        yield dotted(path), node
+        yield path_name(path), node
     for step, child in _children(node):
-        yield from modules(child, path + step)
+        yield from named_modules(child, path + step)
 
 
-def labels(model: Any) -> dict[str, str]:
-    """A short name for every module by its path: its kind, and which of that kind it is.
+def module_names(model: Any) -> dict[str, str]:
+    """A short display name for every module, by path: its type and a running number.
 
     >>> import jax.random as jr
     >>> from thetax.models import MLP
-    >>> list(labels(MLP.init(2, 3, 1, key=jr.key(0))).values())
+    >>> list(module_names(MLP.init(2, 3, 1, key=jr.key(0))).values())
     ['MLP 1', 'Chain 1', 'Linear 1', 'relu 1', 'Linear 2']
     """
-    seen: dict[str, int] = {}
-    found = {}
-    for path, module in modules(model):
-        kind = (
-            _function(module.activation) if isinstance(module, Pointwise) else type(module).__name__
-        )
-        seen[kind] = seen.get(kind, 0) + 1
-        found[path] = f"{kind} {seen[kind]}"
-    return found
+    counts: dict[str, int] = {}
+    names = {}
+    for path, module in named_modules(model):
+        is_activation = isinstance(module, Pointwise)
+        kind = _function_name(module.activation) if is_activation else type(module).__name__
+        counts[kind] = counts.get(kind, 0) + 1
+        names[path] = f"{kind} {counts[kind]}"
+    return names
 
 
-def _function(f: Any) -> str:
+def _function_name(f: Any) -> str:
     name = getattr(f, "__qualname__", type(f).__name__).partition(".<locals>")[0].rpartition(".")[2]
     return "lambda" if name == "<lambda>" else name
 
 
-def owners(model: Any) -> list[str]:
-    """The path of the module that holds each leaf, in the order of `jax.tree.leaves`."""
-    paths = [path for path, _ in jax.tree.flatten_with_path(model)[0]]
-    held = [path for path, _ in modules(model)]
-    within = lambda leaf, path: path == "" or leaf == path or leaf.startswith(path + ".")
+def parameter_owners(model: Any) -> list[str]:
+    """The path of the innermost module that holds each parameter, in the order of
+    `jax.tree.leaves`.
+    """
+    leaf_paths = [path_name(path) for path, _ in jax.tree.flatten_with_path(model)[0]]
+    module_paths = [path for path, _ in named_modules(model)]
+    holds = lambda path, leaf: path == "" or leaf == path or leaf.startswith(path + ".")
     return [
-        max((path for path in held if within(dotted(leaf), path)), key=len, default="")
-        for leaf in paths
+        max((path for path in module_paths if holds(path, leaf)), key=len, default="")
+        for leaf in leaf_paths
     ]
 
 
 def is_cell(node: Any) -> bool:
-    """Whether a module is a cell: it says what it remembers at the start, and is run along a
+    """Whether a module is a recurrent cell: it has an initial state, `start`, and runs along a
     sequence.
     """
     start = getattr(type(node), "start", None) if isinstance(node, eqx.Module) else None
-    return start is not None and not callable(
-        start
-    )  # a transformer's must be told how long the sequence may be
+    # The `start` of a transformer's decoder is a method that takes the length of the sequence.
+    return start is not None and not callable(start)
 
 
-def is_part(node: Any) -> bool:
-    """A module that is heard as a whole: it holds no other, or its class says `heard_whole = True`.
+def is_leaf_module(node: Any) -> bool:
+    """Whether a module is hooked as one unit: it has no submodules, or its class sets
+    `is_leaf_module = True`.
 
-    The latter is for what runs its parts many times over, side by side or one after another.
+    The latter is for modules that vmap or scan their submodules, such as `Ensemble`.
     """
-    if getattr(type(node), "heard_whole", False):
+    if getattr(type(node), "is_leaf_module", False):
         return True
-    return isinstance(node, eqx.Module) and callable(node) and len(list(modules(node))) == 1
+    return isinstance(node, eqx.Module) and callable(node) and len(list(named_modules(node))) == 1
 
 
-def listen(model: Any, hear: Callable[[str, Any], Any]) -> Any:
-    """The same network, where the output `y` of each part and of each joint becomes
-    `hear(path, y)`.
+def hook_outputs(model: Any, hook: Callable[[str, Any], Any]) -> Any:
+    """The same model with a forward hook: the output `y` of each leaf module, and of each
+    `Residual` and `Concat`, becomes `hook(path, y)`.
 
-    Parts are heard in the order in which they compute. What is inside a part that is heard as a
-    whole, as an `Ensemble` is, or inside a cell, is out of hearing, and so is an attention, which a
-    cell asks.
+    The hook is called in the order of computation. Submodules of a module that is hooked as one
+    unit, such as an `Ensemble`, and of a recurrent cell are not hooked, nor is the attention that a
+    cell uses.
 
     >>> import jax.numpy as jnp
     >>> from thetax.layers import Chain
-    >>> heard = []
-    >>> _ = listen(Residual(Chain(jnp.cos)), lambda path, y: heard.append(path) or y)(jnp.zeros(1))
-    >>> heard
+    >>> paths = []
+    >>> model = Residual(Chain(jnp.cos))
+    >>> _ = hook_outputs(model, lambda path, y: paths.append(path) or y)(jnp.zeros(1))
+    >>> paths
     ['inner.layers.0', '']
     """
-    return overhear(model, lambda path, layer, call, x: hear(path, call(x)))
+    return hook_calls(model, lambda path, layer, call, x: hook(path, call(x)))
 
 
-def overhear(model: Any, visit: Visitor) -> Any:
-    """The same network, where each part and each joint is called through
+def hook_calls(model: Any, visit: Visitor) -> Any:
+    """The same model, in which each leaf module and each composite is called through
     `visit(path, layer, call, x)`, as by `tap`.
     """
-    inside = lambda node: sum(isinstance(module, JOINTS) for _, module in modules(node))
-    rings = max(
-        [inside(module) for _, module in modules(model) if isinstance(module, JOINTS)], default=0
+    depth = lambda node: sum(isinstance(module, COMPOSITES) for _, module in named_modules(node))
+    max_depth = max(
+        [depth(module) for _, module in named_modules(model) if isinstance(module, COMPOSITES)],
+        default=0,
     )
-    heard = tap(
+    hooked = tap(
         model,
-        select=is_part,
+        select=is_leaf_module,
         visit=visit,
-        leave=lambda node: is_cell(node) or isinstance(node, Additive),
+        skip=lambda node: is_cell(node) or isinstance(node, AdditiveAttention),
     )
-    for ring in range(
-        1, rings + 1
-    ):  # from the innermost outwards, so that a name never runs through a tap
-        heard = tap(
-            heard,
-            select=lambda node, r=ring: isinstance(node, JOINTS) and inside(node) == r,
+    # From the innermost composites outwards, so that no path leads through a wrapper.
+    for level in range(1, max_depth + 1):
+        hooked = tap(
+            hooked,
+            select=lambda node, r=level: isinstance(node, COMPOSITES) and depth(node) == r,
             visit=visit,
         )
-    return heard
+    return hooked

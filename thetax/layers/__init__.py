@@ -1,8 +1,8 @@
-"""The parts of $f[\\theta]$, each a map of one example whose leaves are parameters and nothing
-else.
+"""Neural network layers. A layer maps one example; its array leaves are the parameters $\\theta$
+and nothing else.
 
-A layer holds its weights (`Linear(W, b)`) and `init` draws them (`Linear.init(n, m, key=key)`).
-Layers are made into networks by `Chain`, `Residual`, `Concat` and `Ensemble`.
+`Linear(W, b)` is a layer with given weights, and `Linear.init(n, m, key=key)` initialises them.
+`Chain`, `Residual`, `Concat`, `Stacked` and `Ensemble` combine layers into networks.
 """
 
 from .activation import Activation as Activation
@@ -20,33 +20,33 @@ from .activation import softmax as softmax
 from .activation import softplus as softplus
 from .activation import spin as spin
 from .activation import tanh as tanh
-from .attention import ALL as ALL
 from .attention import CAUSAL as CAUSAL
-from .attention import Additive as Additive
+from .attention import FULL as FULL
+from .attention import AdditiveAttention as AdditiveAttention
 from .attention import ALiBi as ALiBi
 from .attention import Attention as Attention
-from .attention import Learned as Learned
+from .attention import KeysValues as KeysValues
+from .attention import LearnedPositions as LearnedPositions
 from .attention import Mask as Mask
 from .attention import ModernHopfield as ModernHopfield
 from .attention import Rotary as Rotary
-from .attention import Shown as Shown
-from .attention import Sinusoidal as Sinusoidal
-from .attention import attend as attend
+from .attention import SinusoidalPositions as SinusoidalPositions
 from .attention import attention_weights as attention_weights
 from .attention import block_pairs as block_pairs
-from .attention import frequencies as frequencies
+from .attention import dot_product_attention as dot_product_attention
 from .attention import hierarchical_attention as hierarchical_attention
 from .attention import linear_attention as linear_attention
+from .attention import position_frequencies as position_frequencies
+from .attention import sequence_length as sequence_length
 from .attention import sparse_attention as sparse_attention
-from .attention import written as written
 from .compose import Chain as Chain
 from .compose import Concat as Concat
 from .compose import Ensemble as Ensemble
 from .compose import Pointwise as Pointwise
 from .compose import Residual as Residual
 from .compose import Stacked as Stacked
-from .compose import mean as mean
-from .compose import mixture as mixture
+from .compose import mean_output as mean_output
+from .compose import mean_probabilities as mean_probabilities
 from .convolution import AdaptivePool as AdaptivePool
 from .convolution import AveragePool as AveragePool
 from .convolution import Convolution as Convolution
@@ -64,7 +64,7 @@ from .dropout import Dropout as Dropout
 from .embedding import Embedding as Embedding
 from .embedding import expect_tokens as expect_tokens
 from .feed_forward import FeedForward as FeedForward
-from .feed_forward import Gated as Gated
+from .feed_forward import GatedFeedForward as GatedFeedForward
 from .initialise import Initialiser as Initialiser
 from .initialise import fan_in as fan_in
 from .initialise import fan_out as fan_out
@@ -72,40 +72,147 @@ from .initialise import gaussian as gaussian
 from .initialise import glorot as glorot
 from .initialise import he as he
 from .initialise import lecun as lecun
+from .initialise import ntk_parametrisation as ntk_parametrisation
 from .initialise import orthogonal as orthogonal
-from .initialise import tangent as tangent
 from .initialise import uniform as uniform
 from .linear import Affine as Affine
 from .linear import Linear as Linear
-from .linear import dense as dense
+from .linear import matvec as matvec
 from .normalisation import BatchNorm as BatchNorm
 from .normalisation import LayerNorm as LayerNorm
 from .normalisation import RMSNorm as RMSNorm
 from .normalisation import WeightNorm as WeightNorm
-from .normalisation import fold as fold
+from .normalisation import fold_batch_norm as fold_batch_norm
 from .normalisation import has_batch_norm as has_batch_norm
 from .recurrent import GRU as GRU
 from .recurrent import LRU as LRU
 from .recurrent import LSTM as LSTM
-from .recurrent import Antisymmetric as Antisymmetric
+from .recurrent import AntisymmetricRNN as AntisymmetricRNN
 from .recurrent import Bidirectional as Bidirectional
-from .recurrent import Block as Block
 from .recurrent import Cell as Cell
+from .recurrent import DeepTransition as DeepTransition
 from .recurrent import DiagonalSSM as DiagonalSSM
 from .recurrent import Elman as Elman
-from .recurrent import Kept as Kept
-from .recurrent import Lipschitz as Lipschitz
+from .recurrent import LipschitzRNN as LipschitzRNN
+from .recurrent import LSTMState as LSTMState
 from .recurrent import MinGRU as MinGRU
 from .recurrent import Recurrent as Recurrent
+from .recurrent import ResidualCell as ResidualCell
 from .recurrent import SelectiveSSM as SelectiveSSM
-from .recurrent import Stack as Stack
-from .recurrent import Transition as Transition
-from .recurrent import Truncated as Truncated
-from .recurrent import bilinear as bilinear
+from .recurrent import StackedCells as StackedCells
+from .recurrent import TruncatedBPTT as TruncatedBPTT
+from .recurrent import discretise_bilinear as discretise_bilinear
 from .recurrent import hippo as hippo
 from .recurrent import linear_scan as linear_scan
 from .recurrent import prefix_scan as prefix_scan
 from .recurrent import sequential_scan as sequential_scan
 from .recurrent import unroll as unroll
-from .sparse_linear import Bag as Bag
+from .sparse_linear import SparseLinear as SparseLinear
 from .tap import tap as tap
+
+__all__ = [
+    "CAUSAL",
+    "FULL",
+    "GRU",
+    "LRU",
+    "LSTM",
+    "ALiBi",
+    "Activation",
+    "AdaptivePool",
+    "AdditiveAttention",
+    "Affine",
+    "AntisymmetricRNN",
+    "Attention",
+    "AveragePool",
+    "BatchNorm",
+    "Bidirectional",
+    "Cell",
+    "Chain",
+    "Concat",
+    "Convolution",
+    "DeepTransition",
+    "DiagonalSSM",
+    "DropConnect",
+    "Dropout",
+    "Elman",
+    "Embedding",
+    "Ensemble",
+    "FeedForward",
+    "GatedFeedForward",
+    "Initialiser",
+    "KeysValues",
+    "LSTMState",
+    "LayerNorm",
+    "LearnedPositions",
+    "Linear",
+    "LipschitzRNN",
+    "Mask",
+    "MaxPool",
+    "MinGRU",
+    "ModernHopfield",
+    "Pointwise",
+    "RMSNorm",
+    "Recurrent",
+    "Residual",
+    "ResidualCell",
+    "Rotary",
+    "SelectiveSSM",
+    "SinusoidalPositions",
+    "SparseLinear",
+    "Stacked",
+    "StackedCells",
+    "TruncatedBPTT",
+    "WeightNorm",
+    "attention_weights",
+    "block_pairs",
+    "centred",
+    "circulant",
+    "convolve",
+    "correlate",
+    "discretise_bilinear",
+    "dot_product_attention",
+    "expect_tokens",
+    "fan_in",
+    "fan_out",
+    "fft_convolve",
+    "fold_batch_norm",
+    "gaussian",
+    "gelu",
+    "gelu_tanh",
+    "global_max",
+    "global_mean",
+    "glorot",
+    "has_batch_norm",
+    "he",
+    "heaviside",
+    "hierarchical_attention",
+    "hippo",
+    "identity",
+    "leaky_relu",
+    "lecun",
+    "linear_attention",
+    "linear_scan",
+    "matrix_of",
+    "matvec",
+    "mean_output",
+    "mean_probabilities",
+    "ntk_parametrisation",
+    "orthogonal",
+    "position_frequencies",
+    "prefix_scan",
+    "relu",
+    "sequence_length",
+    "sequential_scan",
+    "sigmoid",
+    "sign",
+    "silu",
+    "softmax",
+    "softplus",
+    "sparse_attention",
+    "spin",
+    "tanh",
+    "tap",
+    "toeplitz",
+    "uniform",
+    "unroll",
+]

@@ -1,15 +1,16 @@
-r"""The pointwise functions $\varphi$ the course names; `jax.nn`'s where it has them.
+r"""Activation functions $\varphi$, those of `jax.nn` where it has them.
 
 - `identity`: $z$
 - `heaviside`: $1\{z \ge 0\}$
-- `sign`: $+1, 0, -1$ for $z > 0$, $z = 0$, $z < 0$ (the perceptron's)
-- `spin`: $+1$ for $z \ge 0$, else $-1$ (Hopfield's)
+- `sign`: $+1, 0, -1$ for $z > 0$, $z = 0$, $z < 0$ (perceptron)
+- `spin`: $+1$ for $z \ge 0$, else $-1$ (Hopfield network)
 - `sigmoid`: $1 / (1 + e^{-z})$
 - `tanh`: $2\sigma(2z) - 1$
 - `relu`, `leaky_relu`: $\max(0, z)$; $\max(\alpha z, z)$ with $\alpha = 0.01$
 - `softplus`: $\log(1 + e^z)$
-- `gelu`: $z\,\Phi(z)$, with the exact normal distribution function
-- `gelu_tanh`: the same by $\Phi(z) \approx \frac12 (1 + \tanh(\sqrt{2/\pi}\,(z + 0.044715 z^3)))$
+- `gelu`: $z\,\Phi(z)$, with the normal distribution function $\Phi$
+- `gelu_tanh`: the same with the approximation
+  $\Phi(z) \approx \frac12 (1 + \tanh(\sqrt{2/\pi}\,(z + 0.044715 z^3)))$
 - `silu`: $z\,\sigma(z)$
 - `softmax`: $e^{z_i} / \sum_j e^{z_j}$, over the last axis
 """
@@ -29,11 +30,15 @@ from jax.nn import softplus as softplus
 from jax.numpy import tanh as tanh
 from jaxtyping import Array, Float
 
+from ..serialise import recorded
+
+# An elementwise function of an array.
 Activation = Callable[[Float[Array, "*s"]], Float[Array, "*s"]]
 
 
 def heaviside(z: Float[Array, "*s"]) -> Float[Array, "*s"]:
-    r"""The threshold unit's $1\{z \ge 0\}$ (§1.1); its gradient is 0 everywhere.
+    r"""Heaviside step function $1\{z \ge 0\}$, the activation of a threshold unit (§1.1). Its
+    gradient is 0 everywhere.
 
     >>> heaviside(jnp.array([-1.0, 0.0, 2.0])).tolist()
     [0.0, 1.0, 1.0]
@@ -42,7 +47,7 @@ def heaviside(z: Float[Array, "*s"]) -> Float[Array, "*s"]:
 
 
 def sign(z: Float[Array, "*s"]) -> Float[Array, "*s"]:
-    r"""The three-valued sign (§1.2): a point on the boundary belongs to neither side.
+    r"""Sign with the value 0 at 0 (§1.2): a point on the boundary belongs to neither class.
 
     >>> sign(jnp.array([-3.0, 0.0, 2.0])).tolist()
     [-1.0, 0.0, 1.0]
@@ -51,7 +56,7 @@ def sign(z: Float[Array, "*s"]) -> Float[Array, "*s"]:
 
 
 def spin(z: Float[Array, "*s"]) -> Float[Array, "*s"]:
-    r"""The two-valued sign with $\mathrm{spin}(0) = +1$ (§1.4): a neuron must choose.
+    r"""Sign with the value $+1$ at 0 (§1.4): the state of a neuron is never 0.
 
     >>> spin(jnp.array([-3.0, 0.0, 2.0])).tolist()
     [-1.0, 1.0, 1.0]
@@ -60,7 +65,7 @@ def spin(z: Float[Array, "*s"]) -> Float[Array, "*s"]:
 
 
 def gelu(z: Float[Array, "*s"]) -> Float[Array, "*s"]:
-    r"""$z\,\Phi(z)$ (Hendrycks & Gimpel 2016), exact rather than by the tanh approximation.
+    r"""GELU, $z\,\Phi(z)$ (Hendrycks & Gimpel 2016), without the tanh approximation.
 
     >>> round(float(gelu(jnp.array(1.0))), 4)
     0.8413
@@ -69,7 +74,8 @@ def gelu(z: Float[Array, "*s"]) -> Float[Array, "*s"]:
 
 
 def gelu_tanh(z: Float[Array, "*s"]) -> Float[Array, "*s"]:
-    r"""$\frac12 z\,(1 + \tanh(\sqrt{2/\pi}\,(z + 0.044715 z^3)))$, as GPT-2 was trained with.
+    r"""GELU with the tanh approximation, as in GPT-2:
+    $\frac12 z\,(1 + \tanh(\sqrt{2/\pi}\,(z + 0.044715 z^3)))$.
 
     >>> round(float(gelu_tanh(jnp.array(1.0))), 4)
     0.8412
@@ -77,10 +83,11 @@ def gelu_tanh(z: Float[Array, "*s"]) -> Float[Array, "*s"]:
     return nn.gelu(z, approximate=True)
 
 
-@cache  # one function for one activation, so that two networks of one make have one structure
+@cache  # one function per activation, so that equal networks have equal tree structure
+@recorded
 def centred(activation: Activation) -> Activation:
-    r"""$z \mapsto \varphi(z) - \varphi(0)$, so that a residual layer with zero weights is the
-    identity (§2.4).
+    r"""The activation shifted to 0 at 0, $z \mapsto \varphi(z) - \varphi(0)$, so that a residual
+    layer with zero weights is the identity (§2.4).
 
     >>> centred(sigmoid)(jnp.zeros(2)).tolist()
     [0.0, 0.0]

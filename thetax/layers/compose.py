@@ -1,13 +1,12 @@
-r"""How layers make a network (§2.2, §2.4): one after another, added to the input, or appended to
-it.
+r"""Combining layers into networks (§2.2, §2.4).
 
 `Chain`      $x \mapsto F_L(\dots F_1(x))$
-`Residual`   $x \mapsto Sx + F(x)$, with the identity for $S$ where the widths agree
+`Residual`   $x \mapsto Sx + F(x)$, where $S$ is the identity if the widths are equal
 `Concat`     $x \mapsto [x, F(x)]$; a chain of these is a densely connected network
-`Stacked`    $x \mapsto F_L(\dots F_1(x))$ with layers of one shape, compiled once
-`Ensemble`   $x \mapsto$ the pooled predictions of several networks of one shape
+`Stacked`    $x \mapsto F_L(\dots F_1(x))$ with layers of equal structure, in one pytree
+`Ensemble`   $x \mapsto$ the pooled predictions of several networks of equal structure
 
-Each passes a key on to those of its parts that draw.
+Each passes a key on to its parts that are random, such as `Dropout`.
 """
 
 from collections.abc import Callable
@@ -19,6 +18,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from ..check import expect_count
 from ..core import Model, apply
 from .activation import Activation
 from .initialise import Initialiser, lecun
@@ -41,7 +41,9 @@ class Pointwise(eqx.Module):
 
 
 class Chain(eqx.Module):
-    r"""$F_L \circ \dots \circ F_1$ (§2.2). Plain functions are taken as layers without parameters.
+    r"""Layers applied one after another, $F_L \circ \dots \circ F_1$ (§2.2).
+
+    A plain function becomes a `Pointwise` layer without parameters.
 
     >>> from thetax.layers import Linear
     >>> k1, k2 = jr.split(jr.key(0))
@@ -63,11 +65,11 @@ class Chain(eqx.Module):
 
 
 class Residual(eqx.Module):
-    r"""$x \mapsto S(x) + F(x)$ with a skip $S$ that is the identity unless given (§2.4; He et al.
-    2016).
+    r"""A residual layer, $x \mapsto S(x) + F(x)$, with the skip connection $S$, by default the
+    identity (§2.4; He et al. 2016).
 
-    Where the widths differ $S$ is a projection, $Sx = Vx$. With `centred` activations inside, zero
-    weights give the identity exactly.
+    If the widths differ, $S$ is a projection, $Sx = Vx$. With `centred` activations inside, zero
+    weights give exactly the identity.
 
     >>> from thetax.layers import Linear, centred
     >>> zero = Linear(jnp.zeros((2, 2)), jnp.zeros(2))
@@ -82,7 +84,7 @@ class Residual(eqx.Module):
     def init(
         cls, inner: Model, n: int, m: int, *, initialiser: Initialiser = lecun, key: PRNGKeyArray
     ) -> "Residual":
-        """Adds a linear projection where the widths differ."""
+        """Initialises the skip connection: a linear projection if `n` and `m` differ."""
         return cls(
             inner,
             None if n == m else Linear.init(n, m, initialiser=initialiser, bias=False, key=key),
@@ -91,19 +93,20 @@ class Residual(eqx.Module):
     def __call__(
         self, x: Float[Array, "..."], *, key: PRNGKeyArray | None = None
     ) -> Float[Array, "..."]:
-        straight = x if self.skip is None else self.skip(x)
-        bent = apply(self.inner, x, key=key)
-        if straight.shape != bent.shape:
+        skipped = x if self.skip is None else self.skip(x)
+        residual = apply(self.inner, x, key=key)
+        if skipped.shape != residual.shape:
             raise ValueError(
-                f"Residual: the inner part makes {bent.shape} of {x.shape}; Residual.init adds a "
-                "projection."
+                f"Residual: the inner layer maps shape {x.shape} to {residual.shape}, but the skip "
+                f"connection gives {skipped.shape}. Build the layer with Residual.init, which adds "
+                "a projection."
             )
-        return straight + bent
+        return skipped + residual
 
 
 class Concat(eqx.Module):
-    r"""$x \mapsto [x, F(x)]$ along the leading axis: what follows reads all that came before (§2.4;
-    Huang et al. 2017).
+    r"""Concatenates input and output, $x \mapsto [x, F(x)]$, along the leading axis, so later
+    layers see the outputs of all earlier ones (§2.4; Huang et al. 2017).
 
     >>> Concat(Pointwise(jnp.tanh))(jnp.zeros(3)).shape
     (6,)
@@ -118,9 +121,9 @@ class Concat(eqx.Module):
 
 
 class Stacked(eqx.Module):
-    r"""$F_L \circ \dots \circ F_1$ with layers of equal structure (§2.2).
+    r"""Layers of equal structure applied one after another, $F_L \circ \dots \circ F_1$ (§2.2).
 
-    Each leaf of `layers` has a leading axis, one entry a layer. On a CPU more than
+    Each leaf of `layers` has a leading axis with one entry per layer. On a CPU more than
     `MAX_UNROLLED_LAYERS` layers run as a `lax.scan`: one layer is compiled, so compile time does
     not depend on the depth. Up to that number, and on accelerators at any depth, the layers are
     unrolled, and compile time grows with the depth: a scan would copy the stored activations.
@@ -135,7 +138,7 @@ class Stacked(eqx.Module):
     ((5, 3, 3), (3,))
     """
 
-    heard_whole: ClassVar[bool] = True
+    is_leaf_module: ClassVar[bool] = True
 
     layers: Any
     remat: bool = eqx.field(static=True, default=False)
@@ -144,44 +147,45 @@ class Stacked(eqx.Module):
     def init(
         cls, make: Callable[..., Model], depth: int, *, remat: bool = False, key: PRNGKeyArray
     ) -> "Stacked":
-        """Draws `depth` layers by `make(key=...)`."""
-        if depth < 1:
-            raise ValueError(f"Stacked: depth counts layers and must be at least 1; got {depth}.")
+        """Initialises `depth` layers by `make(key=...)`."""
+        expect_count("Stacked", depth=depth)
         return cls(jax.vmap(lambda key: make(key=key))(jr.split(key, depth)), remat)
 
     def __len__(self) -> int:
         return len(jax.tree.leaves(self.layers)[0])
 
-    def through(
+    def scan(
         self, step: Callable[[Any, Any, Any], tuple[Any, Any]], x: Any, items: Any = None
     ) -> tuple[Any, Any]:
-        """`x, out = step(layer, x, item)` from layer to layer: the last `x`, and all that was put
-        out.
+        """Calls `x, out = step(layer, x, item)` for each layer and its entry of `items`.
+
+        Returns the last `x` and the stacked `out`.
         """
         step = jax.checkpoint(step) if self.remat else step
         if jax.default_backend() == "cpu" and len(self) > MAX_UNROLLED_LAYERS:
-            return jax.lax.scan(lambda x, both: step(both[0], x, both[1]), x, (self.layers, items))
+            return jax.lax.scan(lambda x, pair: step(pair[0], x, pair[1]), x, (self.layers, items))
         outs = []
-        for at in range(len(self)):
-            layer, item = jax.tree.map(lambda a, at=at: a[at], (self.layers, items))
+        for index in range(len(self)):
+            layer, item = jax.tree.map(lambda a, i=index: a[i], (self.layers, items))
             x, out = step(layer, x, item)
             outs.append(out)
         return x, jax.tree.map(lambda *out: jnp.stack(out), *outs)
 
     def __call__(self, x: Any, *, key: PRNGKeyArray | None = None) -> Any:
         keys = None if key is None else jr.split(key, len(self))
-        return self.through(lambda layer, x, key: (apply(layer, x, key=key), None), x, keys)[0]
+        return self.scan(lambda layer, x, key: (apply(layer, x, key=key), None), x, keys)[0]
 
 
-def mean(outputs: Float[Array, "members *s"]) -> Float[Array, "*s"]:
-    """The average of the members' outputs."""
+def mean_output(outputs: Float[Array, "members *s"]) -> Float[Array, "*s"]:
+    """The mean of the outputs of the members."""
     return outputs.mean(axis=0)
 
 
-def mixture(logits: Float[Array, "members k"]) -> Float[Array, " k"]:
-    r"""The logits of the averaged class probabilities, $\log \frac1M \sum_j \mathrm{softmax}(z_j)$.
+def mean_probabilities(logits: Float[Array, "members k"]) -> Float[Array, " k"]:
+    r"""The logits of the mean class probabilities,
+    $\log \frac1M \sum_j \mathrm{softmax}(z_j)$.
 
-    >>> jnp.exp(mixture(jnp.log(jnp.array([[0.8, 0.2], [0.4, 0.6]])))).round(3).tolist()
+    >>> jnp.exp(mean_probabilities(jnp.log(jnp.array([[0.8, 0.2], [0.4, 0.6]])))).round(3).tolist()
     [0.6..., 0.4...]
     """
     log_p = jax.nn.log_softmax(logits, axis=-1)
@@ -189,8 +193,8 @@ def mixture(logits: Float[Array, "members k"]) -> Float[Array, " k"]:
 
 
 class Ensemble(eqx.Module):
-    r"""Several networks of one shape, stacked along a leading axis of every leaf, and their pooled
-    prediction.
+    r"""An ensemble: networks of equal structure, stacked along a leading axis of every leaf, whose
+    outputs are pooled. `pool` is `mean_output` or `mean_probabilities`.
 
     >>> from functools import partial
     >>> from thetax.layers import Linear
@@ -199,18 +203,23 @@ class Ensemble(eqx.Module):
     ((5, 2, 3), (2,))
     """
 
-    heard_whole: ClassVar[bool] = True
+    is_leaf_module: ClassVar[bool] = True
 
     members: Any
     pool: Callable[[Float[Array, "..."]], Float[Array, "..."]] = eqx.field(
-        static=True, default=mean
+        static=True, default=mean_output
     )
 
     @classmethod
     def init(
-        cls, make: Callable[..., Model], size: int, *, pool: Callable = mean, key: PRNGKeyArray
+        cls,
+        make: Callable[..., Model],
+        size: int,
+        *,
+        pool: Callable = mean_output,
+        key: PRNGKeyArray,
     ) -> "Ensemble":
-        """Draws `size` members by `make(key=...)`."""
+        """Initialises `size` members by `make(key=...)`."""
         return cls(jax.vmap(lambda key: make(key=key))(jr.split(key, size)), pool)
 
     def __call__(self, x: Any, *, key: PRNGKeyArray | None = None) -> Any:

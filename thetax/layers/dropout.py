@@ -1,6 +1,6 @@
-r"""Dropout (§8.4): training an ensemble of thinned networks at the price of one.
+r"""Dropout (§8.4): trains an ensemble of subnetworks that share their weights.
 
-`Dropout` thins the units that pass through it, `DropConnect` the weights of the layer inside it.
+`Dropout` sets units to zero, `DropConnect` the weights of a layer.
 """
 
 import math
@@ -14,30 +14,31 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, UInt32
 
 from ..core import Scalar, apply
 
-WORD = 2**32
+N_UINT32 = 2**32  # number of values of a uint32
 
 
-def coins(key: PRNGKeyArray, shape: tuple[int, ...], *, probability: float) -> Bool[Array, "*s"]:
-    r"""Independent coins, true with the given probability (to $2^{-32}$), each a hash of the key
-    and its place.
+def bernoulli_mask(
+    key: PRNGKeyArray, shape: tuple[int, ...], *, probability: float
+) -> Bool[Array, "*s"]:
+    r"""Independent Bernoulli variables, true with the given probability (to $2^{-32}$), each a hash
+    of the key and the index of the entry.
 
-    A mask needs many bits of modest quality, and `jr.bernoulli` would take an eighth of a training
-    step on a CPU to make them. Here each place is mixed with the words of the key by the finaliser
-    of MurmurHash3 (Appleby 2011), a bijection in which every bit of the input reaches every bit of
-    the output.
+    A mask needs many random bits but no high quality, and `jr.bernoulli` takes an eighth of a
+    training step on a CPU. Here each index is mixed with the words of the key by the finaliser of
+    MurmurHash3 (Appleby 2011), a bijection in which every input bit affects every output bit.
 
-    >>> coins(jr.key(0), (1000,), probability=0.6).sum().item()
+    >>> bernoulli_mask(jr.key(0), (1000,), probability=0.6).sum().item()
     624
     """
-    return hashed(shape, *jr.key_data(key).ravel()) < jnp.uint32(
-        min(WORD - 1, round(probability * WORD))
+    return hash_uint32(shape, *jr.key_data(key).ravel()) < jnp.uint32(
+        min(N_UINT32 - 1, round(probability * N_UINT32))
     )
 
 
-def hashed(shape: tuple[int, ...], *words: UInt32[Array, ""]) -> UInt32[Array, "*s"]:
-    """A word for each place of an array, mixed from the place and the given words.
+def hash_uint32(shape: tuple[int, ...], *words: UInt32[Array, ""]) -> UInt32[Array, "*s"]:
+    """A hash for each entry of an array, computed from its flat index and the given words.
 
-    >>> len(set(hashed((1000,), jnp.uint32(1)).tolist()))
+    >>> len(set(hash_uint32((1000,), jnp.uint32(1)).tolist()))
     1000
     """
     h = jax.lax.iota(jnp.uint32, math.prod(shape)).reshape(shape) * jnp.uint32(0x9E3779B9)
@@ -48,13 +49,13 @@ def hashed(shape: tuple[int, ...], *words: UInt32[Array, ""]) -> UInt32[Array, "
 
 
 class Dropout(eqx.Module):
-    r"""Zeroes each unit with probability $p$ and divides the others by $1 - p$, the probability of
-    staying (§8.4).
+    r"""Dropout: sets each unit to zero with probability $p$ and divides the others by $1 - p$
+    (§8.4; Srivastava et al. 2014).
 
-    Without a key it is the identity, which is the expectation of what it is with one (Srivastava et
-    al. 2014).
+    Without a key it is the identity, which equals the expectation over keys.
 
-    Departs: what the notes call the dropout probability in one sentence is the keep probability.
+    Departs: in one sentence the notes call the probability of keeping a unit the dropout
+    probability.
 
     >>> x = jnp.ones(1000)
     >>> Dropout(0.4)(x) is x
@@ -74,16 +75,16 @@ class Dropout(eqx.Module):
     ) -> Float[Array, "*s"]:
         if key is None or self.p == 0:
             return x
-        return thin(x, coins(key, x.shape, probability=1 - self.p), p=self.p)
+        return apply_mask(x, bernoulli_mask(key, x.shape, probability=1 - self.p), p=self.p)
 
 
 class DropConnect(eqx.Module):
-    r"""A layer whose every weight is zeroed with probability $p$, the others divided by $1 - p$
-    (§8.4).
+    r"""DropConnect: sets each weight of a layer to zero with probability $p$ and divides the others
+    by $1 - p$ (§8.4; Wan et al. 2013).
 
-    What the notes call dropout, $\theta \odot b$: it drops connections where `Dropout` drops units.
-    Without a key it is the layer inside. Every example has a mask of its own, so a batch holds as
-    many copies of the weights as it has examples: for small layers. Wan et al. 2013.
+    The notes call this dropout, $\theta \odot b$: it drops connections where `Dropout` drops units.
+    Without a key it is the inner layer. Every example has its own mask, so a batch needs memory for
+    one copy of the weights per example: use it for small layers.
 
     >>> from thetax.layers import Linear
     >>> layer = DropConnect(Linear(jnp.ones((2, 4)), jnp.zeros(2)), 0.5)
@@ -100,39 +101,41 @@ class DropConnect(eqx.Module):
         _check_rate("DropConnect", self.p)
         if not callable(self.inner):
             raise ValueError(
-                "DropConnect: expected a layer whose weights to drop, got "
-                f"{type(self.inner).__name__}."
+                "DropConnect: the first argument must be a layer, whose weights are dropped; got a "
+                f"{type(self.inner).__name__}. For dropping units use Dropout(p)."
             )
 
-    def thinned(self, key: PRNGKeyArray) -> Any:
-        """The layer inside, as one draw leaves it."""
+    def drop_weights(self, key: PRNGKeyArray) -> Any:
+        """The inner layer after one random mask of its weights."""
         weights, structure = jax.tree.flatten(self.inner)
-        stays = [
-            coins(k, w.shape, probability=1 - self.p)
+        masks = [
+            bernoulli_mask(k, w.shape, probability=1 - self.p)
             for k, w in zip(jr.split(key, len(weights)), weights)
         ]
         return jax.tree.unflatten(
-            structure, [thin(w, stay, p=self.p) for w, stay in zip(weights, stays)]
+            structure, [apply_mask(w, mask, p=self.p) for w, mask in zip(weights, masks)]
         )
 
     def __call__(self, x: Any, *, key: PRNGKeyArray | None = None) -> Any:
         if key is None:
             return apply(self.inner, x)
-        key_thin, key = jr.split(key)
-        return apply(self.thinned(key_thin), x, key=key)
+        key_mask, key = jr.split(key)
+        return apply(self.drop_weights(key_mask), x, key=key)
 
 
-def thin(
-    x: Float[Array, "*s"], stays: Bool[Array, "*s"], *, p: float | Scalar
+def apply_mask(
+    x: Float[Array, "*s"], mask: Bool[Array, "*s"], *, p: float | Scalar
 ) -> Float[Array, "*s"]:
-    r"""$x \odot b / (1 - p)$: what stays is divided by the probability of staying.
+    r"""$x \odot b / (1 - p)$ for a mask $b$ whose entries are true with probability $1 - p$.
 
-    >>> thin(jnp.ones(3), jnp.array([True, False, True]), p=0.5).tolist()
+    >>> apply_mask(jnp.ones(3), jnp.array([True, False, True]), p=0.5).tolist()
     [2.0, 0.0, 2.0]
     """
-    return jnp.where(stays, x / jnp.asarray(1 - p, x.dtype), jnp.zeros_like(x))
+    return jnp.where(mask, x / jnp.asarray(1 - p, x.dtype), jnp.zeros_like(x))
 
 
 def _check_rate(name: str, p: float) -> None:
     if not 0 <= p < 1:
-        raise ValueError(f"{name}: p is the probability of dropping, 0 <= p < 1; got {p}.")
+        raise ValueError(
+            f"{name}: p is the probability of dropping and must be in [0, 1); got {p}."
+        )

@@ -1,6 +1,4 @@
-r"""What a transformer does to every token by itself (§6.4): a small network, the same at every
-place.
-"""
+r"""The feed-forward layers of a transformer (§6.4): the same small network for every token."""
 
 from typing import Any
 
@@ -15,7 +13,8 @@ from .linear import Linear
 
 
 class FeedForward(eqx.Module):
-    r"""$W_2\, \varphi(W_1 x_t + b_1) + b_2$ for every token (§6.4; Vaswani et al. 2017).
+    r"""Feed-forward layer, $W_2\, \varphi(W_1 x_t + b_1) + b_2$ for every token (§6.4; Vaswani et
+    al. 2017).
 
     >>> import jax.numpy as jnp
     >>> FeedForward.init(4, 16, key=jr.key(0))(jnp.ones((3, 4))).shape
@@ -36,7 +35,7 @@ class FeedForward(eqx.Module):
         initialiser: Initialiser = glorot,
         key: PRNGKeyArray,
     ) -> "FeedForward":
-        """From width `d` to `hidden` and back."""
+        """Initialises a layer of width `d` with `hidden` hidden units."""
         key_up, key_down = jr.split(key)
         return cls(
             Linear.init(d, hidden, initialiser=initialiser, key=key_up),
@@ -48,12 +47,12 @@ class FeedForward(eqx.Module):
         return jax.vmap(self.down)(self.activation(jax.vmap(self.up)(x)))
 
 
-class Gated(eqx.Module):
-    r"""$W_2\, (\varphi(W_0 x_t) \odot W_1 x_t)$ for every token: with `silu` this is SwiGLU
-    (Shazeer 2020).
+class GatedFeedForward(eqx.Module):
+    r"""Gated feed-forward layer, $W_2\, (\varphi(W_0 x_t) \odot W_1 x_t)$ for every token; with
+    `silu` it is SwiGLU (Shazeer 2020).
 
     >>> import jax.numpy as jnp
-    >>> Gated.init(4, 16, key=jr.key(0))(jnp.ones((3, 4))).shape
+    >>> GatedFeedForward.init(4, 16, key=jr.key(0))(jnp.ones((3, 4))).shape
     (3, 4)
     """
 
@@ -71,16 +70,16 @@ class Gated(eqx.Module):
         activation: Activation = silu,
         initialiser: Initialiser = glorot,
         key: PRNGKeyArray,
-    ) -> "Gated":
-        """From width `d` to `hidden` and back, without offsets."""
-        draw: Any = lambda n, m, key: Linear.init(
+    ) -> "GatedFeedForward":
+        """Initialises a layer of width `d` with `hidden` hidden units, without biases."""
+        linear: Any = lambda n, m, key: Linear.init(
             n, m, initialiser=initialiser, bias=False, key=key
         )
         key_gate, key_up, key_down = jr.split(key, 3)
         return cls(
-            draw(d, hidden, key_gate),
-            draw(d, hidden, key_up),
-            draw(hidden, d, key_down),
+            linear(d, hidden, key_gate),
+            linear(d, hidden, key_up),
+            linear(hidden, d, key_down),
             activation,
         )
 

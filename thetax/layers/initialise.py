@@ -33,23 +33,23 @@ class Initialiser:
     r"""Distribution of a layer's initial weights, and its parametrisation $s_W W x + s_b b$.
 
     `draw(key, shape)` samples $W_0$. `scale_W(shape)` and `scale_b` are $s_W$ and $s_b$; in the
-    standard parametrisation both are 1 and $b_0 = 0$. `spread_b` is the standard deviation of
-    $b_0$, and `spread_W(shape)` that of the entries of $W_0$ (None if unknown).
+    standard parametrisation both are 1 and $b_0 = 0$. `std_b` is the standard deviation of
+    $b_0$, and `std_W(shape)` that of the entries of $W_0$ (None if unknown).
     """
 
     draw: Callable[[PRNGKeyArray, Shape], Float[Array, "..."]]
     scale_W: Callable[[Shape], float] = lambda shape: 1.0
     scale_b: float = 1.0
-    spread_b: float = 0.0
-    spread_W: Callable[[Shape], float] | None = None
+    std_b: float = 0.0
+    std_W: Callable[[Shape], float] | None = None
 
     def __call__(self, key: PRNGKeyArray, shape: Shape) -> Float[Array, "..."]:
         """Draws weights of the given shape."""
         return self.draw(key, shape)
 
     def bias(self, key: PRNGKeyArray, size: int) -> Float[Array, " m"]:
-        """Draws the bias $b_0$ of `size` units; zero if `spread_b` is 0."""
-        return self.spread_b * jr.normal(key, (size,)) if self.spread_b else jnp.zeros(size)
+        """Draws the bias $b_0$ of `size` units; zero if `std_b` is 0."""
+        return self.std_b * jr.normal(key, (size,)) if self.std_b else jnp.zeros(size)
 
 
 def fan_in(shape: Shape) -> int:
@@ -76,9 +76,7 @@ def gaussian(sigma: float) -> Initialiser:
     >>> gaussian(0.1)(jr.key(0), (2, 3)).shape
     (2, 3)
     """
-    return Initialiser(
-        lambda key, shape: sigma * jr.normal(key, shape), spread_W=lambda shape: sigma
-    )
+    return Initialiser(lambda key, shape: sigma * jr.normal(key, shape), std_W=lambda shape: sigma)
 
 
 def uniform(sigma: float) -> Initialiser:
@@ -92,19 +90,22 @@ def uniform(sigma: float) -> Initialiser:
     edge = math.sqrt(3) * sigma
     return Initialiser(
         lambda key, shape: jr.uniform(key, shape, minval=-edge, maxval=edge),
-        spread_W=lambda shape: sigma,
+        std_W=lambda shape: sigma,
     )
 
 
 def _normal_with_spread(spread: Callable[[Shape], float]) -> Initialiser:
-    return Initialiser(lambda key, shape: jr.normal(key, shape) * spread(shape), spread_W=spread)
+    return Initialiser(lambda key, shape: jr.normal(key, shape) * spread(shape), std_W=spread)
 
 
+# Normal with standard deviation $1/\sqrt{n}$ (LeCun).
 lecun = Initialiser(
     lambda key, shape: jr.normal(key, shape) / math.sqrt(fan_in(shape)),
-    spread_W=lambda shape: 1 / math.sqrt(fan_in(shape)),
+    std_W=lambda shape: 1 / math.sqrt(fan_in(shape)),
 )
+# Normal with standard deviation $\sqrt{2/(n + m)}$ (Glorot, Xavier).
 glorot = _normal_with_spread(lambda shape: math.sqrt(2 / (fan_in(shape) + fan_out(shape))))
+# Normal with standard deviation $\sqrt{2/n}$ (He, Kaiming).
 he = _normal_with_spread(lambda shape: math.sqrt(2 / fan_in(shape)))
 
 
@@ -117,12 +118,13 @@ def _haar_orthogonal(key: PRNGKeyArray, shape: Shape) -> Float[Array, "..."]:
     return (Q if flat == tall else Q.T).reshape(shape)
 
 
+# Uniform over orthogonal matrices.
 orthogonal = Initialiser(
-    _haar_orthogonal, spread_W=lambda shape: 1 / math.sqrt(max(shape[0], fan_in(shape)))
+    _haar_orthogonal, std_W=lambda shape: 1 / math.sqrt(max(shape[0], fan_in(shape)))
 )
 
 
-def tangent(*, weight: float = math.sqrt(2), bias: float = 0.0) -> Initialiser:
+def ntk_parametrisation(*, weight: float = math.sqrt(2), bias: float = 0.0) -> Initialiser:
     r"""The NTK parametrisation $\frac{\sigma_W}{\sqrt n} W x + \sigma_b b$ (§9.3).
 
     $W$ and $b$ are standard normal. The network at $\theta_0$ has the same distribution as in the
@@ -130,13 +132,13 @@ def tangent(*, weight: float = math.sqrt(2), bias: float = 0.0) -> Initialiser:
     limit as the width grows (Jacot et al. 2018).
 
 
-    >>> tangent(weight=1.0).scale_W((5, 4))
+    >>> ntk_parametrisation(weight=1.0).scale_W((5, 4))
     0.5
     """
     return Initialiser(
         lambda key, shape: jr.normal(key, shape),
         scale_W=lambda shape: weight / math.sqrt(fan_in(shape)),
         scale_b=bias,
-        spread_b=1.0,
-        spread_W=lambda shape: 1.0,
+        std_b=1.0,
+        std_W=lambda shape: 1.0,
     )

@@ -1,4 +1,4 @@
-r"""Affine maps (§2.2): the full one, and the one that scales each coordinate by itself."""
+r"""Affine layers (§2.2): `Linear` with a full weight matrix, `Affine` with a diagonal one."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -9,10 +9,11 @@ from ..core import expect_shape
 from .initialise import Initialiser, he
 
 
-def dense(W: Float[Array, "m n"], x: Float[Array, " n"]) -> Float[Array, " m"]:
-    r"""$Wx$, contracted so that a mapped batch stays the leading axis of one matrix product.
+def matvec(W: Float[Array, "m n"], x: Float[Array, " n"]) -> Float[Array, " m"]:
+    r"""The matrix-vector product $Wx$, written so that under `vmap` it is one matrix product with
+    the batch as the leading axis.
 
-    >>> dense(jnp.array([[1.0, 2.0]]), jnp.array([3.0, 4.0])).tolist()
+    >>> matvec(jnp.array([[1.0, 2.0]]), jnp.array([3.0, 4.0])).tolist()
     [11.0]
     """
     return jnp.tensordot(x, W, axes=((0,), (1,)))
@@ -22,8 +23,10 @@ class Linear(eqx.Module):
     r"""The affine layer $f[W, b](x) = s_W W x + s_b b$, $W \in \mathbb{R}^{m \times n}$,
     $b \in \mathbb{R}^m$ (§2.2).
 
-    Departs: the notes print $b \in \mathbb{R}^n$. The scales are 1 but in the tangent
-    parametrisation; without $b$ the map is linear.
+    The scales $s_W$ and $s_b$ are 1, except with `ntk_parametrisation`. Without $b$ the map is
+    linear.
+
+    Departs: the notes print $b \in \mathbb{R}^n$.
 
     >>> layer = Linear.init(3, 4, key=jr.key(0))
     >>> layer(jnp.ones(3)).shape
@@ -41,7 +44,7 @@ class Linear(eqx.Module):
     def init(
         cls, n: int, m: int, *, initialiser: Initialiser = he, bias: bool = True, key: PRNGKeyArray
     ) -> "Linear":
-        """Draws $W_0$ and $b_0$ from the law."""
+        """Draws $W_0$ and $b_0$ with the initialiser."""
         key_W, key_b = jr.split(key)
         b = initialiser.bias(key_b, m) if bias else None
         return cls(initialiser(key_W, (m, n)), b, initialiser.scale_W((m, n)), initialiser.scale_b)
@@ -56,7 +59,7 @@ class Linear(eqx.Module):
 
     def __call__(self, x: Float[Array, " n"]) -> Float[Array, " m"]:
         expect_shape("Linear", x, self.W.shape[1:])
-        y = dense(self.W, x)
+        y = matvec(self.W, x)
         if self.scale_W != 1:
             y = self.scale_W * y
         if self.b is None:
@@ -65,8 +68,8 @@ class Linear(eqx.Module):
 
 
 class Affine(eqx.Module):
-    r"""$f[\gamma, \mu](x) = \gamma \odot x + \mu$ along the leading axis: a normalisation of fixed
-    moments (§8.5).
+    r"""The layer $f[\gamma, \mu](x) = \gamma \odot x + \mu$ along the leading axis: a normalisation
+    with fixed mean and variance (§8.5).
 
     >>> Affine(jnp.array([2.0, 3.0]), jnp.array([1.0, 0.0]))(jnp.ones(2)).tolist()
     [3.0, 3.0]
@@ -77,14 +80,14 @@ class Affine(eqx.Module):
 
     @classmethod
     def init(cls, d: int) -> "Affine":
-        """Begins as the identity, $\\gamma = 1$ and $\\mu = 0$."""
+        """Initialises the identity, $\\gamma = 1$ and $\\mu = 0$."""
         return cls(jnp.ones(d), jnp.zeros(d))
 
     def __call__(self, x: Float[Array, "d *s"]) -> Float[Array, "d *s"]:
         expect_shape("Affine", x, self.gamma.shape + x.shape[1:])
-        return along(self.gamma, x) * x + along(self.mu, x)
+        return broadcast_channels(self.gamma, x) * x + broadcast_channels(self.mu, x)
 
 
-def along(v: Float[Array, " d"], x: Float[Array, "d *s"]) -> Float[Array, "..."]:
-    """`v` shaped to act on the leading axis of `x`, channel by channel."""
+def broadcast_channels(v: Float[Array, " d"], x: Float[Array, "d *s"]) -> Float[Array, "..."]:
+    """`v` reshaped to broadcast along the leading (channel) axis of `x`."""
     return v.reshape(v.shape + (1,) * (x.ndim - 1))

@@ -1,9 +1,10 @@
-r"""Looking inside a network while it computes: every chosen layer reports to a visitor.
+r"""Observing or changing the activations of a network: `tap` wraps selected layers, like forward
+hooks in PyTorch.
 
-A model is a pure function, so nothing can be hooked onto it; instead `tap` gives a copy whose
-chosen layers are wrapped. The visitor sees each one's name, the layer, its call (with the key it
-was given, if any) and its input, and answers for its output, inside whatever `jit`, `vmap` or
-`grad` the call runs in.
+A model is a pure function without hooks, so `tap` returns a copy in which the selected layers are
+wrapped. At each call of such a layer the visitor receives its name, the layer, its call (with the
+key of the call, if any) and its input, and returns the output. It works inside `jit`, `vmap` and
+`grad`.
 """
 
 from collections.abc import Callable
@@ -15,7 +16,7 @@ import jax
 from jaxtyping import PRNGKeyArray
 
 from ..core import apply
-from ..tree import dotted
+from ..tree import path_name
 
 Visitor = Callable[[str, Any, Callable[[Any], Any], Any], Any]  # visit(name, layer, call, x) -> y
 
@@ -25,8 +26,8 @@ class _Tap(eqx.Module):
     name: str = eqx.field(static=True)
     visit: Visitor = eqx.field(static=True)
 
-    def __call__(self, x: Any, *, key: PRNGKeyArray | None = None, **more: Any) -> Any:
-        layer = partial(self.layer, **more) if more else self.layer
+    def __call__(self, x: Any, *, key: PRNGKeyArray | None = None, **options: Any) -> Any:
+        layer = partial(self.layer, **options) if options else self.layer
         return self.visit(self.name, self.layer, lambda x: apply(layer, x, key=key), x)
 
     def __getattr__(self, name: str) -> Any:  # a model may read a layer's weights, e.g. to tie them
@@ -40,11 +41,12 @@ def tap(
     *,
     select: Callable[[Any], bool],
     visit: Visitor,
-    leave: Callable[[Any], bool] = lambda node: False,
+    skip: Callable[[Any], bool] = lambda node: False,
 ) -> Any:
-    """The same network, in which each layer that `select` chooses is called through `visit`.
+    """A copy of the network in which each layer with `select(layer)` true is called through
+    `visit`.
 
-    What `leave` chooses stays as it is, with all inside it.
+    Nodes with `skip(node)` true are left unchanged, with everything inside them.
 
     >>> import jax.numpy as jnp
     >>> from thetax.layers import Chain, Pointwise
@@ -57,9 +59,11 @@ def tap(
     >>> {name: round(float(y), 3) for name, y in seen.items()}
     {'layers.0': 1.0, 'layers.1': 0.841}
     """
-    chosen = lambda node: select(node) and not leave(node)
+    is_wrapped = lambda node: select(node) and not skip(node)
     nodes, structure = jax.tree.flatten_with_path(
-        model, is_leaf=lambda node: leave(node) or select(node)
+        model, is_leaf=lambda node: skip(node) or select(node)
     )
-    wrapped = [_Tap(node, dotted(path), visit) if chosen(node) else node for path, node in nodes]
-    return jax.tree.unflatten(structure, wrapped)
+    new_nodes = [
+        _Tap(node, path_name(path), visit) if is_wrapped(node) else node for path, node in nodes
+    ]
+    return jax.tree.unflatten(structure, new_nodes)

@@ -1,7 +1,7 @@
-"""Layers assembled into networks, one network a file.
+"""Models: networks built from layers.
 
-A model maps one example to its output and may be called with a key; it is trained by any objective,
-seen by any lens, and saved by its leaves alone.
+A model maps one example to its output, optionally with a random key. It can be trained with any
+objective, and its leaves are saved as weights.
 """
 
 from .associative_memory import AsynchronousRecall as AsynchronousRecall
@@ -11,16 +11,16 @@ from .associative_memory import Hebbian as Hebbian
 from .associative_memory import Hopfield as Hopfield
 from .associative_memory import Memory as Memory
 from .associative_memory import SynchronousRecall as SynchronousRecall
-from .associative_memory import VisitTrace as VisitTrace
-from .associative_memory import asynchronous as asynchronous
+from .associative_memory import UpdateTrace as UpdateTrace
+from .associative_memory import asynchronous_recall as asynchronous_recall
 from .associative_memory import hebb as hebb
 from .associative_memory import pseudo_inverse as pseudo_inverse
-from .associative_memory import synchronous as synchronous
-from .associative_memory import visit as visit
+from .associative_memory import synchronous_recall as synchronous_recall
+from .associative_memory import update_sites as update_sites
 from .constructive import CosineMixture as CosineMixture
 from .constructive import GreedyNetwork as GreedyNetwork
-from .constructive import System as System
-from .constructive import add as add
+from .constructive import PDPSystem as PDPSystem
+from .constructive import add_networks as add_networks
 from .constructive import as_sigmoid as as_sigmoid
 from .constructive import as_tanh as as_tanh
 from .constructive import barron_network as barron_network
@@ -28,17 +28,17 @@ from .constructive import collapse as collapse
 from .constructive import gaussian_bell as gaussian_bell
 from .constructive import greedy_network as greedy_network
 from .constructive import hopfield_system as hopfield_system
-from .constructive import interpolate as interpolate
+from .constructive import interpolating_network as interpolating_network
 from .constructive import max_affine_network as max_affine_network
 from .constructive import mlp_system as mlp_system
-from .constructive import multiply as multiply
 from .constructive import perceptron_system as perceptron_system
-from .constructive import permute as permute
+from .constructive import permute_units as permute_units
 from .constructive import product_network as product_network
 from .constructive import random_units as random_units
-from .constructive import rescale as rescale
+from .constructive import rescale_units as rescale_units
 from .constructive import ridge_network as ridge_network
 from .constructive import sample_units as sample_units
+from .constructive import scale_network as scale_network
 from .constructive import square_network as square_network
 from .constructive import step_network as step_network
 from .constructive import widen as widen
@@ -48,7 +48,7 @@ from .generation import greedy as greedy
 from .generation import sample as sample
 from .generation import stream as stream
 from .interop import AbstractModel as AbstractModel
-from .interop import Pretrained as Pretrained
+from .interop import ImageClassifier as ImageClassifier
 from .interop import WeightNames as WeightNames
 from .interop import WeightRule as WeightRule
 from .interop import config_from_model as config_from_model
@@ -78,18 +78,18 @@ from .linear import PerceptronFit as PerceptronFit
 from .linear import PerceptronPath as PerceptronPath
 from .linear import ReducedRank as ReducedRank
 from .linear import Separation as Separation
+from .linear import balanced_factorisation as balanced_factorisation
 from .linear import correlations as correlations
 from .linear import deep_linear as deep_linear
 from .linear import deep_linear_gradient as deep_linear_gradient
-from .linear import factorise as factorise
 from .linear import fit_perceptron as fit_perceptron
+from .linear import geometric_margin as geometric_margin
 from .linear import imbalance as imbalance
 from .linear import least_squares as least_squares
 from .linear import leave_one_out as leave_one_out
 from .linear import linear_regression as linear_regression
 from .linear import logistic_regression as logistic_regression
 from .linear import low_rank as low_rank
-from .linear import margin as margin
 from .linear import max_margin as max_margin
 from .linear import minimum_norm as minimum_norm
 from .linear import mode_growth as mode_growth
@@ -103,7 +103,7 @@ from .linear import signed_distance as signed_distance
 from .mlp import MLP as MLP
 from .sequence import AttentionCell as AttentionCell
 from .sequence import EncoderDecoder as EncoderDecoder
-from .sequence import NextToken as NextToken
+from .sequence import LanguageModelCell as LanguageModelCell
 from .sequence import NGram as NGram
 from .sequence import SequenceClassifier as SequenceClassifier
 from .transformers import BERT as BERT
@@ -129,3 +129,131 @@ from .vision import Mixer as Mixer
 from .vision import MixerBlock as MixerBlock
 from .vision import ResNet as ResNet
 from .vision import ResNetLayout as ResNetLayout
+
+__all__ = [
+    "BERT",
+    "CNN",
+    "GPT",
+    "MLP",
+    "PCA",
+    "AbstractModel",
+    "AsynchronousRecall",
+    "AttentionCell",
+    "BERTPretraining",
+    "Correlations",
+    "CosineMixture",
+    "Decoder",
+    "DenseMemory",
+    "DenseNet",
+    "EncoderDecoder",
+    "ExponentialMemory",
+    "GeneratedTokens",
+    "GreedyNetwork",
+    "Hebbian",
+    "Hopfield",
+    "ImageClassifier",
+    "KVCache",
+    "LanguageModelCell",
+    "LeNet",
+    "LowRank",
+    "MaskedLM",
+    "MaxMargin",
+    "McCullochPitts",
+    "Memory",
+    "Mixer",
+    "MixerBlock",
+    "NGram",
+    "NotSeparable",
+    "PDPSystem",
+    "Perceptron",
+    "PerceptronFit",
+    "PerceptronPath",
+    "PretrainingLogits",
+    "ReducedRank",
+    "ResNet",
+    "ResNetLayout",
+    "SentenceClassifier",
+    "SentenceEncoder",
+    "Separation",
+    "SequenceClassifier",
+    "SpanPredictor",
+    "SynchronousRecall",
+    "TokenClassifier",
+    "TransformerBlock",
+    "Translator",
+    "Trunk",
+    "UpdateTrace",
+    "ViT",
+    "WeightNames",
+    "WeightRule",
+    "add_networks",
+    "as_sigmoid",
+    "as_tanh",
+    "asynchronous_recall",
+    "balanced_factorisation",
+    "barron_network",
+    "beam_search",
+    "best_span",
+    "collapse",
+    "config_from_model",
+    "correlations",
+    "deep_linear",
+    "deep_linear_gradient",
+    "fit_perceptron",
+    "gaussian_bell",
+    "geometric_margin",
+    "gguf_llama",
+    "greedy",
+    "greedy_network",
+    "hebb",
+    "hopfield_system",
+    "huggingface_bert",
+    "huggingface_bert_masked_lm",
+    "huggingface_bert_question_answering",
+    "huggingface_bert_tasks",
+    "huggingface_gpt2",
+    "huggingface_llama",
+    "huggingface_pooler",
+    "huggingface_vit",
+    "imbalance",
+    "interpolating_network",
+    "keras_resnet",
+    "least_squares",
+    "leave_one_out",
+    "linear_regression",
+    "logistic_regression",
+    "low_rank",
+    "max_affine_network",
+    "max_margin",
+    "minimum_norm",
+    "mlp_system",
+    "mode_growth",
+    "model_from_config",
+    "multinomial_regression",
+    "perceptron_path",
+    "perceptron_system",
+    "permute_units",
+    "principal_components",
+    "product_network",
+    "pseudo_inverse",
+    "random_units",
+    "reduced_rank_regression",
+    "rescale_units",
+    "resnet_imagenet",
+    "ridge",
+    "ridge_network",
+    "sample",
+    "sample_units",
+    "scale_network",
+    "separate",
+    "signed_distance",
+    "square_network",
+    "step_network",
+    "stream",
+    "synchronous_recall",
+    "timm_mixer",
+    "torchvision_densenet",
+    "torchvision_resnet",
+    "update_sites",
+    "widen",
+]

@@ -1,4 +1,4 @@
-r"""The multi-layer perceptron (§2.2 to §2.5), plain, normalised, residual or densely connected."""
+r"""The multi-layer perceptron (§2.2 to §2.5), optionally normalised, residual or dense."""
 
 from collections.abc import Callable, Sequence
 
@@ -15,10 +15,10 @@ from ..layers import Activation, Chain, Concat, Dropout, Initialiser, Linear, Re
 class MLP(eqx.Module):
     r"""$f = A_L \circ \varphi A_{L-1} \circ \dots \circ \varphi A_1$ with affine $A_\ell$ (§2.2).
 
-    An input of any shape is flattened. Parts, all optional: `dropout` after each hidden layer (one
-    rate, or one a layer); `normalise`, a layer of one size such as `LayerNorm.init` or
-    `BatchNorm.init`, before the activation; `connect`, `Residual` or `Concat`; `affine`,
-    `Linear.init` or `WeightNorm.init`.
+    The input is flattened. Options: `dropout` after each hidden layer (one probability, or one per
+    layer); `normalise`, which initialises a norm before each activation, such as `LayerNorm.init`
+    or `BatchNorm.init`; `connect`, `Residual` or `Concat`; `affine`, `Linear.init` or
+    `WeightNorm.init`.
 
     >>> net = MLP.init(784, 256, 128, 10, dropout=(0.4, 0.3), key=jr.key(0))
     >>> net(jnp.ones((28, 28))).shape
@@ -43,24 +43,24 @@ class MLP(eqx.Module):
         initialiser: Initialiser = he,
         key: PRNGKeyArray,
     ) -> "MLP":
-        """Draws a network of the given widths, input first and output last."""
+        """Initialises a network with the given widths, from input to output."""
         if len(sizes) < 2 or min(sizes) < 1:
             raise ValueError(
-                "MLP: needs an input and an output width, all positive, as in init(784, 256, 10, "
-                f"key=k); got {sizes}."
+                "MLP: expected an input and an output width, all positive, as in init(784, 256, "
+                f"10, key=key); got {sizes}."
             )
         if connect not in (None, Residual, Concat):
-            raise ValueError(f"MLP: connect is Residual, Concat or None; got {connect!r}.")
+            raise ValueError(f"MLP: connect must be Residual, Concat or None; got {connect!r}.")
         if not callable(activation):
             raise ValueError(
-                f"MLP: activation is a function such as jax.nn.relu; got {activation!r}."
+                f"MLP: activation must be a function such as jax.nn.relu; got {activation!r}."
             )
         hidden = len(sizes) - 2
         rates = [dropout] * hidden if isinstance(dropout, int | float) else list(dropout)
         if len(rates) != hidden:
             raise ValueError(
-                f"MLP: got {len(rates)} dropout rates for {hidden} hidden layers; give one for "
-                "each."
+                f"MLP: dropout must be one probability or one per hidden layer; got {len(rates)} "
+                f"for {hidden} hidden layers."
             )
         *keys, key_last = jr.split(key, hidden + 1)
         blocks = []
@@ -70,9 +70,7 @@ class MLP(eqx.Module):
             block = [affine(width, m, initialiser=initialiser, key=key_affine)]
             block += [normalise(m)] if normalise else []
             block += [centred(activation) if connect is Residual else activation]
-            block += (
-                [Dropout(rate)] if rate else []
-            )  # within the block: the straight way is never dropped
+            block += [Dropout(rate)] if rate else []  # not on the shortcut
             if connect is None:
                 blocks += block
             elif connect is Residual:

@@ -1,7 +1,7 @@
-"""How each result looks: `draw(result)` gives a Matplotlib figure, in a light theme or a dark one.
+"""Figures of results: `draw(result)` returns a Matplotlib figure, in a light or a dark theme.
 
-Figures are made without `pyplot`: no global state, no window. To draw a result of a new kind,
-register one function with `register_drawing`.
+Figures are made without `pyplot`, so there is no global state and no window. To draw a result of a
+new type, register one function with `register_drawing`.
 """
 
 from . import networks as networks
@@ -27,3 +27,24 @@ from .theme import DARK as DARK
 from .theme import LIGHT as LIGHT
 from .theme import WIDTH as WIDTH
 from .theme import Theme as Theme
+
+__all__ = [
+    "DARK",
+    "LIGHT",
+    "WIDTH",
+    "Arrow",
+    "Box",
+    "Chart",
+    "Diagram",
+    "DotColumn",
+    "DotPlot",
+    "FigureGrid",
+    "Heatmap",
+    "Panel",
+    "Theme",
+    "as_images",
+    "draw",
+    "drawable_types",
+    "new_figure",
+    "register_drawing",
+]

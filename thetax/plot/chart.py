@@ -1,8 +1,6 @@
-"""A chart of lines and points on one or several panels: the figure of a claim whose result is a few
-curves.
+"""`Chart`: lines, points and bands on one or several panels side by side.
 
-A `Panel` holds named lines, named points, named bands and named levels; a `Chart` is panels side by
-side.
+A `Panel` has named lines, points, bands, bounds and vertical lines.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,8 +18,8 @@ Curve = tuple[Any, Any]  # x and y
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes. `bounds` are dashed lines: what a theorem allows; `bands` are (x, low,
-    high).
+    """One pair of axes. `bounds` are drawn as dashed lines, such as the bound of a theorem; `bands`
+    are `(x, low, high)`.
     """
 
     x: str
@@ -30,9 +28,9 @@ class Panel:
     points: Mapping[str, Curve] = field(default_factory=dict)
     bounds: Mapping[str, Curve] = field(default_factory=dict)
     bands: Mapping[str, tuple[Any, Any, Any]] = field(default_factory=dict)
-    vertical_lines: Mapping[str, float] = field(default_factory=dict)  # vertical lines, by name
+    vertical_lines: Mapping[str, float] = field(default_factory=dict)
     log: str = ""  # "x", "y" or "xy"
-    equal_aspect: bool = False  # one unit is as long across as up
+    equal_aspect: bool = False  # the same scale on both axes
     title: str = ""
 
 
@@ -50,7 +48,7 @@ class Chart:
 
     def __init__(self, *panels: Panel):
         if not panels:
-            raise ValueError("Chart: there is nothing to draw; give at least one Panel.")
+            raise ValueError("Chart: expected at least one Panel; got none.")
         object.__setattr__(self, "panels", panels)
 
 
@@ -63,7 +61,7 @@ def _chart(result: Chart, theme: Theme) -> Figure:
 
 
 def draw_panel(axes: Any, panel: Panel, theme: Theme) -> None:
-    """One panel onto axes that are there."""
+    """Draws one panel on the given axes."""
     colours = iter(_colours(panel, theme))
     for name, (x, low, high) in panel.bands.items():
         axes.fill_between(x, low, high, color=next(colours), alpha=0.2, linewidth=0, label=name)
@@ -75,11 +73,11 @@ def draw_panel(axes: Any, panel: Panel, theme: Theme) -> None:
         )
     for name, (x, y) in panel.bounds.items():
         axes.plot(np.asarray(x), np.asarray(y), "--", color=theme.muted, linewidth=1.4, label=name)
-    for name, place in panel.vertical_lines.items():
-        axes.axvline(place, color=theme.muted, linewidth=1, linestyle=":")
+    for name, position in panel.vertical_lines.items():
+        axes.axvline(position, color=theme.muted, linewidth=1, linestyle=":")
         axes.annotate(
             name,
-            (place, 0.98),
+            (position, 0.98),
             xycoords=("data", "axes fraction"),
             va="top",
             fontsize=8.5,
@@ -91,15 +89,15 @@ def draw_panel(axes: Any, panel: Panel, theme: Theme) -> None:
     axes.set(xlabel=panel.x, ylabel=panel.y, title=panel.title)
     for axis in (axes.xaxis, axes.yaxis):
         if axis.axis_name in panel.log:
-            log_axis(axis, *_span(axes, axis.axis_name))
+            log_axis(axis, *_limits(axes, axis.axis_name))
     if panel.equal_aspect:
         axes.set_aspect("equal")
     if len(axes.get_legend_handles_labels()[1]) > 1:
         axes.legend(frameon=False, fontsize=8.5, handlelength=1.4)
 
 
-def _span(axes: Any, which: str) -> tuple[float, float]:
-    """From the least positive number on an axis to the largest, with a little room."""
+def _limits(axes: Any, which: str) -> tuple[float, float]:
+    """The limits that Matplotlib chooses for the data on a logarithmic axis."""
     axes.set(**{f"{which}scale": "log"})
     low, high = axes.get_xlim() if which == "x" else axes.get_ylim()
     return float(low), float(high)

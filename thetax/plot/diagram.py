@@ -1,7 +1,5 @@
-"""Boxes and arrows, and several pictures on one sheet: how a network or a computation is drawn.
-
-A `Diagram` holds boxes by name and arrows between them, which may carry words. A `FigureGrid` lays
-panels and diagrams out in rows of two.
+"""`Diagram`: labelled boxes and arrows, for networks and computations; `FigureGrid`: panels and
+diagrams in rows of two.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,37 +13,35 @@ from .chart import Panel, draw_panel
 from .draw import new_figure, register_drawing
 from .theme import Theme
 
-ROW = 2.5  # inches
+ROW_HEIGHT = 2.5  # inches
 
 
 @dataclass(frozen=True)
 class Box:
-    """A rectangle around a point, with words in it."""
+    """A rectangle centred at a point, with text in it."""
 
     x: float | int
     y: float | int
     width: float | int
     height: float | int
-    words: str = ""
-    frame: bool = True  # else words alone
+    text: str = ""
+    frame: bool = True  # False draws the text only
 
 
 @dataclass(frozen=True)
 class Arrow:
-    """From one box to another, with words a share of the way along it."""
+    """An arrow from one box to another, with a label at a fraction `along` of its length."""
 
     start: str
     end: str
-    words: str = ""
+    text: str = ""
     along: float | int = 0.5
-    bend: float | int = (
-        0.0  # how far the arc bulges, as a share of its length; positive to the right of the way
-    )
+    bend: float | int = 0.0  # sagitta relative to the length; positive bends to the right
 
 
 @dataclass(frozen=True)
 class Diagram:
-    """Boxes by name, and arrows between them.
+    """Named boxes, and arrows between them.
 
     >>> from thetax.plot import draw
     >>> boxes = {"x": Box(0, 0, 1, 3, "x"), "z": Box(2, 0, 1, 1, "z")}
@@ -61,8 +57,8 @@ class Diagram:
         ends = {name for arrow in self.arrows for name in (arrow.start, arrow.end)}
         if unknown := sorted(ends - set(self.boxes)):
             raise ValueError(
-                f"Diagram: an arrow names {unknown[0]!r}, which is no box; there are "
-                f"{list(self.boxes)}."
+                f"Diagram: an arrow refers to the box {unknown[0]!r}, which does not exist; the "
+                f"boxes are {list(self.boxes)}."
             )
 
 
@@ -71,10 +67,10 @@ class FigureGrid:
     """Panels and diagrams in rows of two.
 
     >>> from thetax.plot import draw
-    >>> sheet = FigureGrid(
+    >>> grid = FigureGrid(
     ...     Panel("t", "loss", lines={"a": ([0, 1], [1, 0])}), Diagram({"x": Box(0, 0, 1, 1)})
     ... )
-    >>> len(draw(sheet).axes)
+    >>> len(draw(grid).axes)
     2
     """
 
@@ -82,30 +78,28 @@ class FigureGrid:
 
     def __init__(self, *parts: Panel | Diagram):
         if not parts:
-            raise ValueError(
-                "FigureGrid: there is nothing to draw; give at least one Panel or Diagram."
-            )
+            raise ValueError("FigureGrid: expected at least one Panel or Diagram; got none.")
         object.__setattr__(self, "parts", parts)
 
 
 @register_drawing(Diagram)
-def _alone(result: Diagram, theme: Theme) -> Figure:
+def _draw_diagram(result: Diagram, theme: Theme) -> Figure:
     figure = new_figure(3.4)
     _diagram(figure.subplots(), result, theme)
     return figure
 
 
 @register_drawing(FigureGrid)
-def _sheet(result: FigureGrid, theme: Theme) -> Figure:
+def _draw_grid(result: FigureGrid, theme: Theme) -> Figure:
     rows = (len(result.parts) + 1) // 2
-    figure = new_figure(ROW * rows)
-    places = figure.subplots(rows, 2, squeeze=False).ravel()
-    for axes, part in zip(places, result.parts):
+    figure = new_figure(ROW_HEIGHT * rows)
+    panels = figure.subplots(rows, 2, squeeze=False).ravel()
+    for axes, part in zip(panels, result.parts):
         if isinstance(part, Panel):
             draw_panel(axes, part, theme)
         else:
             _diagram(axes, part, theme)
-    for axes in places[len(result.parts) :]:
+    for axes in panels[len(result.parts) :]:
         axes.set_axis_off()
     return figure
 
@@ -129,17 +123,16 @@ def _diagram(axes: Any, diagram: Diagram, theme: Theme) -> None:
             (a.x, a.y),
             arrowprops=style | {"patchA": patches[arrow.start], "patchB": patches[arrow.end]},
         )
-        if arrow.words:
+        if arrow.text:
             x = (1 - arrow.along) * a.x + arrow.along * b.x
             y = (1 - arrow.along) * a.y + arrow.along * b.y
-            x, y = (
-                x + arrow.bend * (b.y - a.y) / 2,
-                y - arrow.bend * (b.x - a.x) / 2,
-            )  # the middle of the arc
+            # the middle of the arc
+            x += arrow.bend * (b.y - a.y) / 2
+            y -= arrow.bend * (b.x - a.x) / 2
             axes.text(
                 x,
                 y,
-                arrow.words,
+                arrow.text,
                 ha="center",
                 va="center",
                 fontsize=8,
@@ -148,7 +141,7 @@ def _diagram(axes: Any, diagram: Diagram, theme: Theme) -> None:
             )
     axes.set(title=diagram.title)
     axes.margins(0.03)
-    axes.autoscale_view()  # now: words beyond the view would be given room outside it
+    axes.autoscale_view()  # before hiding: text outside the view would enlarge it
     axes.set_axis_off()
 
 
@@ -164,5 +157,5 @@ def _box(axes: Any, box: Box, theme: Theme) -> FancyBboxPatch:
         visible=box.frame,
     )
     axes.add_patch(patch)
-    axes.text(box.x, box.y, box.words, ha="center", va="center", fontsize=8, color=theme.ink)
+    axes.text(box.x, box.y, box.text, ha="center", va="center", fontsize=8, color=theme.ink)
     return patch

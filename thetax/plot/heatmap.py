@@ -1,6 +1,4 @@
-"""A table of numbers as a picture: blue above zero and orange below, a row of the table below the
-one before.
-"""
+"""`Heatmap`: a matrix as an image, positive values in blue and negative ones in orange."""
 
 from dataclasses import dataclass
 
@@ -15,7 +13,7 @@ from .theme import Theme
 
 @dataclass(frozen=True)
 class Heatmap:
-    """A table, and what its columns and its rows are.
+    """A matrix, and the names of its columns (`x`) and rows (`y`).
 
     >>> from thetax.plot import draw
     >>> len(draw(Heatmap(np.eye(3), "key", "query")).axes)

@@ -1,8 +1,8 @@
-"""How every figure looks: one theme for light paper, one for dark, with the same roles in both.
+"""The colours and styles of all figures: a light and a dark theme with the same roles.
 
-The lines are Okabe and Ito's colours, told apart by every common kind of colour vision, a little
-darker on light paper and lighter on dark. Every role has a colour of its own, so that a page can
-exchange them.
+Lines have the colours of Okabe and Ito, which readers with common forms of colour blindness can
+distinguish, a little darker in the light theme and lighter in the dark one. Every role has its own
+colour, so that a page can replace the colours by those of the other theme.
 """
 
 from contextlib import AbstractContextManager
@@ -11,16 +11,16 @@ from dataclasses import asdict, dataclass
 import matplotlib as mpl
 from cycler import cycler
 
-WIDTH = 5.2  # inches: a column that is still read on a telephone
+WIDTH = 5.2  # inches; still readable on a phone
 
 
 @dataclass(frozen=True)
 class Theme:
-    """The colours of a figure by their role."""
+    """The colours of a figure, one per role."""
 
     paper: str
     ink: str
-    muted: str  # ticks, notes
+    muted: str  # tick labels and notes
     grid: str
     blue: str
     orange: str
@@ -29,16 +29,16 @@ class Theme:
 
     @property
     def roles(self) -> dict[str, str]:
-        """Each role with its colour."""
+        """The colour of each role."""
         return asdict(self)
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Colours for lines, the first for what matters most."""
+        """Colours of lines, the most important first."""
         return self.blue, self.orange, self.green, self.purple
 
     def apply(self) -> AbstractContextManager[None]:
-        """A context within which Matplotlib draws in this theme."""
+        """A context manager in which Matplotlib uses this theme."""
         return mpl.rc_context(
             {
                 "figure.facecolor": self.paper,
@@ -74,6 +74,7 @@ class Theme:
         )
 
 
+# Colours on a white background.
 LIGHT = Theme(
     paper="#ffffff",
     ink="#1c2733",
@@ -84,6 +85,7 @@ LIGHT = Theme(
     green="#00805e",
     purple="#a8508a",
 )
+# Colours on a dark background.
 DARK = Theme(
     paper="#15191e",
     ink="#e8ebef",

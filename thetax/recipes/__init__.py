@@ -20,7 +20,7 @@ from .engine import Recipe as Recipe
 from .engine import Tunable as Tunable
 from .engine import find_recipe as find_recipe
 from .engine import find_tunable as find_tunable
-from .engine import network as network
+from .engine import mlp_initialiser as mlp_initialiser
 from .engine import recipe as recipe
 from .engine import tunable as tunable
 from .gp import gp as gp
@@ -44,3 +44,46 @@ from .tagging import tagging as tagging
 from .translate import translate as translate
 from .tricks import tricks as tricks
 from .vit import vit as vit
+
+__all__ = [
+    "RECIPES",
+    "TUNABLE",
+    "Job",
+    "Outcome",
+    "Recipe",
+    "Tunable",
+    "adding",
+    "attack",
+    "bert",
+    "chars",
+    "cnn",
+    "default",
+    "digits",
+    "distil",
+    "find_recipe",
+    "find_tunable",
+    "gp",
+    "gpt",
+    "imdb",
+    "isl_table",
+    "listops",
+    "mlp_initialiser",
+    "mnist",
+    "nngp",
+    "ntk",
+    "nyse",
+    "recall",
+    "recipe",
+    "resnet",
+    "robust_mnist",
+    "sentiment",
+    "seq2seq",
+    "smooth",
+    "spam",
+    "spans",
+    "tagging",
+    "translate",
+    "tricks",
+    "tunable",
+    "vit",
+]

@@ -1,4 +1,4 @@
-"""`thetax train adding`: the adding problem, a test of long memory."""
+"""The adding problem, a test of long memory: `thetax train adding`."""
 
 from functools import partial
 
@@ -10,7 +10,8 @@ from ..models import SequenceClassifier
 from ..train import squared_error
 from .engine.job import Job, recipe
 from .engine.outcome import Outcome
-from .shared.memory import TESTED, first, judged, race
+from .shared.memory_tasks import N_TEST, cell_row, first_member, train_cells
+from .shared.metrics import mean_squared_error
 
 
 @recipe
@@ -19,68 +20,57 @@ def adding(
     *,
     length: int = 100,
     width: int = 32,
-    members: int = 3,
-    examples: int = 10_000,
-    rate: float = 1e-2,
+    n_seeds: int = 3,
+    n_train: int = 10_000,
+    learning_rate: float = 1e-2,
     epochs: int = 6,
-    batch: int = 50,
+    batch_size: int = 50,
 ) -> Outcome:
-    """The sum of two marked numbers among a hundred, by recurrent cells: gates and linear
-    recurrences remember.
+    """The adding problem by recurrent cells: the sum of two marked numbers in a sequence.
 
-    Beside them, as many networks of each, stand Elman cells: one that provably forgets, and one
-    left free.
+    An Elman cell whose recurrent matrix is constrained to be a contraction, a free Elman cell, GRU,
+    LSTM and LRU are compared, with several networks of each.
 
     Parameters
     ----------
     length
         Numbers in a sequence; two of them are marked, one in each half.
     width
-        Size of the state.
-    members
-        Networks of each kind, trained at once.
-    examples
-        Sequences to train on.
-    rate
-        Initial learning rate of Adam for cells with gates; the others take a part of it. It falls
-        to zero.
-    epochs
-        Passes over the training set.
-    batch
-        Sequences in a batch.
+        Hidden state size.
+    learning_rate
+        Initial learning rate of Adam for gated cells, scaled down for the others; it decays to zero
+        along a cosine.
     """
     key_train, key_test, key = jr.split(job.key, 3)
-    train = data.adding(examples, length=length, key=key_train)
-    test = data.adding(TESTED, length=length, key=key_test)
-    draw = partial(SequenceClassifier.init, width, 1, width=2)
-    found = race(
+    train = data.adding_problem(n_train, length=length, key=key_train)
+    test = data.adding_problem(N_TEST, length=length, key=key_test)
+    init = partial(SequenceClassifier.init, width, 1, width=2)
+    fits = train_cells(
         job,
-        draw,
+        init,
         train,
         objective=squared_error,
-        times=length,
-        members=members,
-        rate=rate,
+        timescale=length,
+        n_seeds=n_seeds,
+        learning_rate=learning_rate,
         epochs=epochs,
-        batch=batch,
+        batch_size=batch_size,
         key=key,
     )
-    twice = lambda net, batch, key=None: 2 * squared_error(net, batch)
-    table = {"always 1": {"mean square error": float(jnp.mean((test[1] - 1) ** 2))}}
+    table = {"always 1": {"mean squared error": float(jnp.mean((test[1] - 1) ** 2))}}
     table |= {
-        name: judged(one.model, test, "mean square error", twice, length)
-        for name, one in found.items()
+        name: cell_row(result.model, test, "mean squared error", mean_squared_error, length)
+        for name, result in fits.items()
     }
-    last = list(found.values())[-1]
+    last = list(fits.values())[-1]
     return Outcome(
-        first(last.model),
-        train,
-        test,
-        squared_error,
-        last.history,
-        (),
-        table,
-        last.reason,
-        last.seconds,
-        start=first(last.start),
+        model=first_member(last.model),
+        train=train,
+        test=test,
+        objective=squared_error,
+        history=last.history,
+        table=table,
+        reason=last.reason,
+        seconds=last.seconds,
+        start=first_member(last.start),
     )

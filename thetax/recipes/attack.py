@@ -1,4 +1,4 @@
-"""How little it takes to fool a network (§13): that of any run, or a trained one that looks at a
+"""Adversarial attacks (§13) on the network of a run, or on a ResNet-50 that classifies a
 photograph.
 """
 
@@ -17,125 +17,118 @@ from ..attack import PGD, MinimumNormAttack, margin_loss, perturb, robustness, u
 from ..core import Batch, Model
 from ..layers import Chain
 from ..threat import L1, L2, Ball, Linf
-from ..threat.inputs import Range
+from ..threat.inputs import Box
 from ..train import Run
-from .engine.job import Job, positive, recipe
-from .engine.outcome import Outcome
-from .engine.reopen import begin, finish, reopen
+from .engine.job import Job, check_positive, recipe
+from .engine.outcome import Outcome, load_outcome
+from .engine.runs import begin, expect_recipe_run, finish
 from .shared.photograph import photograph
 
 Norm = Literal["linf", "l2", "l1"]
 BALLS: dict[str, type[Ball]] = {"linf": Linf, "l2": L2, "l1": L1}
-FAR = {"linf": 0.1, "l2": 1.0, "l1": 10.0}  # the radius for a run, if none is given
-NEAR = {"linf": 2 / 255, "l2": 2.0, "l1": 40.0}  # and for a photograph
-MEASURED, ROUNDS = (
-    128,
-    12,
-)  # examples whose distance to a wrong input is measured, by so many halvings
+DEFAULT_EPS_RUN = {"linf": 0.1, "l2": 1.0, "l1": 10.0}
+DEFAULT_EPS_PHOTO = {"linf": 2 / 255, "l2": 2.0, "l1": 40.0}
+MAX_DISTANCE_EXAMPLES = 128  # whose distance to the nearest adversarial example is measured
+BINARY_SEARCH_STEPS = 12  # of that measurement
 
 
 @recipe
 def attack(
     job: Job,
     *,
-    of: str | None = None,
+    run: str | None = None,
     norm: Norm = "linf",
-    radius: float | None = None,
+    eps: float | None = None,
     steps: int = 40,
     restarts: int = 1,
-    judged: int = 500,
-    picture: str | None = None,
-    target: str | None = None,
+    n_test: int = 500,
+    image: str | None = None,
+    target_class: str | None = None,
 ) -> Outcome:
-    """The network of a run under attack; without --of, a ResNet-50 that knows ImageNet, and a
-    photograph to fool it.
+    """Adversarial attack on the network of a run, or on a ResNet-50 and a photograph.
 
-    A run's network is judged by ascent of the loss, towards each likely class too, and by an attack
-    that sees no gradients; these are tried themselves, and what makes the result doubtful is
-    printed. Of the photograph before.png, after.png, difference.png and all three in attack.png are
-    kept. The weights are fetched once, 95 MB.
+    The network of a run is evaluated by PGD on the loss, by PGD towards each likely class, and by a
+    black-box attack. Sanity checks of these attacks are printed, with a warning where the result is
+    doubtful. For a photograph before.png, after.png, difference.png and attack.png (all three) are
+    saved. The ResNet-50 is downloaded once, 95 MB.
 
     Parameters
     ----------
-    of
-        The folder of a finished run that tells classes apart by numbers.
+    run
+        Folder of a finished run of a classifier with numeric inputs.
     norm
-        What may be small: the largest change of a number, the Euclidean length of all changes, or
-        their sum.
-    radius
-        How large it may be; by default 0.1, 1 and 10 for a run, whose inputs often go from 0 to 1,
-        and for a photograph 2/255, 2 and 40.
+        Norm of the perturbation.
+    eps
+        Attack budget: radius of the norm ball; by default 0.1, 1 and 10 (linf, l2, l1) for a run,
+        whose inputs often lie in [0, 1], and 2/255, 2 and 40 for a photograph.
     steps
-        Of the ascent.
-    restarts
-        Starts of the ascent, at random.
-    judged
-        Test examples of a run that are attacked.
-    picture
-        A picture file, instead of a photograph of China that is at hand; its middle square is
-        looked at.
-    target
-        The class that the photograph is to be taken for; by default any other.
+        Steps of the attack.
+    n_test
+        Test examples of the run to attack.
+    image
+        Image file to attack, cropped to its central square; by default a photograph from
+        scikit-learn.
+    target_class
+        ImageNet class of a targeted attack on the photograph; by default the attack is untargeted.
     """
-    positive(steps=steps, restarts=restarts, judged=judged)
-    radius = (FAR if of else NEAR)[norm] if radius is None else radius
-    positive(radius=radius)
-    if of is None:
-        return photograph(job, BALLS[norm](radius), picture, target, steps=steps, restarts=restarts)
-    if odd := [
-        f"--{name}"
-        for name, given in (("picture", picture), ("target", target))
-        if given is not None
-    ]:
-        raise ValueError(
-            f"{odd[0]} is about a photograph, and --of about a run; leave out one of them."
+    check_positive(steps=steps, restarts=restarts, n_test=n_test)
+    eps = (DEFAULT_EPS_RUN if run else DEFAULT_EPS_PHOTO)[norm] if eps is None else eps
+    check_positive(eps=eps)
+    if run is None:
+        return photograph(
+            job, BALLS[norm](eps), image, target_class, steps=steps, restarts=restarts
         )
-    outcome = reopen(finished(of), job.progress)
-    model = as_classifier(outcome, of)
-    some = tuple(part[:judged] for part in outcome.test)
-    box = valid_range(outcome)
-    begin(job, {"of": str(of)})
-    found = job.remember(
+    for option, value in (("--image", image), ("--target-class", target_class)):
+        if value is not None:
+            raise ValueError(f"{option} is for a photograph, not for a run; leave it out.")
+    outcome = load_outcome(open_finished_run(run).folder)
+    model = as_classifier(outcome, run)
+    test = tuple(part[:n_test] for part in outcome.test)
+    box = input_range(outcome)
+    begin(job, {"run": str(run)})
+    result = job.cached(
         "attack",
-        lambda: _judged(
-            job, model, some, norm, radius, box, steps=steps, restarts=restarts, key=job.key
+        lambda: _robustness_row(
+            job, model, test, norm, eps, box, steps=steps, restarts=restarts, key=job.key
         ),
     )
-    for line in found["said"]:
-        job.say(line)
+    for line in result["checks"]:
+        job.note(line)
     row = (list(outcome.table) or ["network"])[-1]
     reason = (
-        f"attacked within {norm} {radius:g}, inputs from {box[0]:.3g} to {box[1]:.3g}, "
-        f"{len(some[1]):,} examples"
+        f"attacked within {norm} {eps:g}, inputs from {box[0]:.3g} to {box[1]:.3g}, "
+        f"{len(test[1]):,} examples"
     )
     finish(job, reason)
-    return replace(outcome, table={row: found["row"]}, reason=reason, measured=None)
+    return replace(outcome, table={row: result["row"]}, reason=reason, measured=None)
 
 
-def finished(folder: str) -> Run:
-    """The run of a folder, to be looked at; refuses one that is still under way."""
-    run = Run.open(folder, look_only=True)
-    under_way = [
+def open_finished_run(folder: str) -> Run:
+    """The run of a folder; raises if it is a study or not finished."""
+    run = expect_recipe_run(Run.open(folder))
+    unfinished = [
         path.parent
         for path in Path(folder).glob("**/fit.json")
         if not path.with_name("done.json").exists()
     ]
-    if under_way:
+    if unfinished:
         raise ValueError(
-            f"{under_way[0]} is not finished; go on with it first: thetax train --resume {folder}"
+            f"{unfinished[0]} is not finished; resume it first: thetax train --resume {folder}"
         )
     return run
 
 
-def as_classifier(outcome: Outcome, of: str) -> Model:
-    """The model of a run with k logits an example; refuses what is no classifier of numbers."""
+def as_classifier(outcome: Outcome, run: str) -> Model:
+    """The model of a run as a classifier with k logits; raises if it is not a classifier of
+    floating-point inputs.
+    """
     test: Any = outcome.test
     xs, ys = test if isinstance(test, tuple) and len(test) == 2 else (test, None)
-    kind: Any = getattr(xs, "dtype", np.dtype(object))
-    if ys is None or outcome.tokens or not jnp.issubdtype(kind, jnp.floating):
+    dtype: Any = getattr(xs, "dtype", np.dtype(object))
+    if ys is None or outcome.tokens or not jnp.issubdtype(dtype, jnp.floating):
         raise ValueError(
-            f"{of}: its network reads no arrays of floats, which an attack moves a little; take "
-            "another."
+            f"{run}: an attack needs floating-point inputs, which this run does not have; choose "
+            "another run."
         )
     if (
         len(outcome.classes) < 2
@@ -143,89 +136,89 @@ def as_classifier(outcome: Outcome, of: str) -> Model:
         or not np.issubdtype(np.asarray(ys).dtype, np.integer)
     ):
         raise ValueError(
-            f"{of}: its network tells no classes apart, one for each example; an attack needs them."
+            f"{run}: an attack needs a classifier with one label per example; choose another run."
         )
     out = jax.eval_shape(lambda x: outcome.model(x), jnp.asarray(xs[0]))
     if out.shape == (len(outcome.classes),):
         return outcome.model
     if out.size == 1 and len(outcome.classes) == 2:
-        return Chain(outcome.model, both_logits)
+        return Chain(outcome.model, binary_logits)
     raise ValueError(
-        f"{of}: expected {len(outcome.classes)} logits an example, got outputs of shape "
+        f"{run}: expected {len(outcome.classes)} logits per example, got outputs of shape "
         f"{out.shape}."
     )
 
 
-def both_logits(z: Float[Array, "..."]) -> Float[Array, " 2"]:
-    """Of one logit those of two classes, 0 and the logit: the probabilities are the same.
+def binary_logits(z: Float[Array, "..."]) -> Float[Array, " 2"]:
+    """The two logits (0, z) of a binary classifier with the single logit z; same probabilities.
 
-    >>> both_logits(jnp.array([3.0])).tolist()
+    >>> binary_logits(jnp.array([3.0])).tolist()
     [0.0, 3.0]
     """
     return jnp.concatenate([jnp.zeros(1, z.dtype), z.reshape(1)])
 
 
-def valid_range(outcome: Outcome) -> Range:
-    """From 0 to 1 where the inputs lie there, as pixels do; else what they span."""
+def input_range(outcome: Outcome) -> Box:
+    """The range of valid inputs: [0, 1] if all inputs lie in it, else their minimum and maximum."""
     low = min(float(xs.min()) for xs, _ in (outcome.train, outcome.test))
     high = max(float(xs.max()) for xs, _ in (outcome.train, outcome.test))
     return (0.0, 1.0) if 0 <= low <= high <= 1 else (low, high)
 
 
-def _judged(
+def _robustness_row(
     job: Job,
     model: Model,
-    some: Batch,
+    test: Batch,
     norm: Norm,
-    radius: float,
-    box: Range,
+    eps: float,
+    box: Box,
     *,
     steps: int,
     restarts: int,
     key: PRNGKeyArray,
 ) -> dict[str, Any]:
-    """The row of the table, and what the trials of the attacks said."""
-    job.say(f"attacking {len(some[1]):,} test examples within {norm} {radius:g}")
-    ball = BALLS[norm](radius)
-    found = robustness(model, some, ball, box=box, steps=steps, restarts=restarts, key=key)
-    job.say("measuring the distance to wrong inputs")
+    """The row of the table, and the results of the sanity checks of the attacks."""
+    job.note(f"attacking {len(test[1]):,} test examples within {norm} {eps:g}")
+    ball = BALLS[norm](eps)
+    result = robustness(model, test, ball, box=box, steps=steps, restarts=restarts, key=key)
+    job.note("measuring the distance to the nearest adversarial examples")
     row = {
-        "test error %": 100 * (1 - found.clean),
-        "error under attack %": 100 * (1 - found.robust),
-        **_distance(
+        "test error %": 100 * (1 - result.clean_accuracy),
+        "error under attack %": 100 * (1 - result.robust_accuracy),
+        **_median_distance(
             model,
-            tuple(part[:MEASURED] for part in some),
+            tuple(part[:MAX_DISTANCE_EXAMPLES] for part in test),
             ball,
             box,
             steps=steps,
             key=jr.fold_in(key, 1),
         ),
-        "doubts": float(len(found.warnings)),
+        "failed sanity checks": float(len(result.warnings)),
     }
-    return {"row": row, "said": [str(check) for check in found.checks]}
+    return {"row": row, "checks": [str(check) for check in result.checks]}
 
 
-def _distance(
-    model: Model, some: Batch, ball: Ball, box: Range, *, steps: int, key: PRNGKeyArray
+def _median_distance(
+    model: Model, test: Batch, ball: Ball, box: Box, *, steps: int, key: PRNGKeyArray
 ) -> dict[str, float]:
-    """The median over examples that are right of the distance to the nearest wrong input found, if
-    most have one.
+    """Median distance of correctly classified examples to their nearest adversarial example.
+
+    It is left out if the attack succeeds for less than half of them.
     """
-    xs, ys = (jnp.asarray(part) for part in some)
-    whole = (box[1] - box[0]) * {Linf: 1, L2: math.sqrt(xs[0].size), L1: xs[0].size}[type(ball)]
-    ascent = PGD(
+    xs, ys = (jnp.asarray(part) for part in test)
+    # a ball around any point of the box that contains the box
+    radius = (box[1] - box[0]) * {Linf: 1, L2: math.sqrt(xs[0].size), L1: xs[0].size}[type(ball)]
+    pgd = PGD(
         untargeted(margin_loss),
-        type(ball)(float(whole)),
-        step_size=2.5 * whole / steps,
+        type(ball)(float(radius)),
+        step_size=2.5 * radius / steps,
         steps=steps,
         box=box,
     )
-    found = perturb(MinimumNormAttack(ascent, binary_search_steps=ROUNDS), model, (xs, ys), key=key)
-    guess = lambda points: np.asarray(
-        jax.jit(lambda xs: jnp.argmax(jax.vmap(model)(xs), axis=-1))(points)
-    )
-    right = guess(xs) == np.asarray(ys)
-    fooled = guess(found) != np.asarray(ys)
-    far = np.where(fooled, np.asarray(jax.vmap(ball.norm)(found - xs)), np.inf)[right]
-    middle = float(np.median(far)) if len(far) else math.inf
-    return {"median distance": middle} if math.isfinite(middle) else {}
+    search = MinimumNormAttack(pgd, binary_search_steps=BINARY_SEARCH_STEPS)
+    nearest = perturb(search, model, (xs, ys), key=key)
+    classify = jax.jit(lambda xs: jnp.argmax(jax.vmap(model)(xs), axis=-1))
+    correct = np.asarray(classify(xs)) == np.asarray(ys)
+    distances = np.where(nearest.success, nearest.distance, np.inf)[correct]
+    median = float(np.median(distances)) if len(distances) else math.inf
+    return {"median distance": median} if math.isfinite(median) else {}

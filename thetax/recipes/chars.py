@@ -1,4 +1,4 @@
-"""A language model of characters (§5.3): books told letter by letter, beside counting."""
+"""A character-level language model of books (§5.3), compared with n-grams."""
 
 import math
 from functools import partial
@@ -11,34 +11,37 @@ import optax
 from .. import data
 from ..core import Batch, Scalar
 from ..layers import GRU, LSTM, Recurrent
-from ..models import NextToken, NGram
+from ..models import LanguageModelCell, NGram
 from ..train import descend, evaluate, fit, token_cross_entropy
-from .engine.job import Job, positive, recipe
+from .engine.job import Job, check_positive, recipe
 from .engine.outcome import Outcome
-from .shared import recurrent_encoders as cells
+from .shared import cells
 
-STRETCH = 1000  # characters in a row on which models are judged
-HELD_OUT = 0.1  # of each book, at its end, to test on; as much before it for validation
-VECTOR = 32  # numbers that stand for a character
-CLIP = 1.0  # the longest gradient
+EVALUATION_LENGTH = 1000  # characters per row of the validation and test set
+TEST_FRACTION = 0.1  # of each book, at its end; as much before it is for validation
+EMBEDDING_DIM = 32
+MAX_GRADIENT_NORM = 1.0
 
 
-def bits(model: Any, batch: Batch, *, key: Any = None) -> Scalar:
-    r"""$-\log_2 p$ of a character, on average."""
+def bits_per_character(model: Any, batch: Batch, *, key: Any = None) -> Scalar:
+    r"""Mean of $-\log_2 p$ per character."""
     return token_cross_entropy(model, batch, key=key) / math.log(2)
 
 
 def windows(texts: list[np.ndarray], length: int) -> Batch:
-    """Each text cut into pieces of so many tokens, with the token that follows each; what is left
-    over is dropped.
+    """Consecutive windows of `length` tokens of each text, and the next token at each position.
+
+    What does not fill a window at the end of a text is dropped.
 
     >>> xs, ys = windows([np.arange(6), np.arange(10, 13)], 2)
     >>> xs.tolist(), ys.tolist()
     ([[0, 1], [2, 3], [10, 11]], [[1, 2], [3, 4], [11, 12]])
     """
-    cut = lambda text, first: text[first : first + (len(text) - 1) // length * length].reshape(
-        -1, length
-    )
+
+    def cut(text, offset):
+        n = (len(text) - 1) // length
+        return text[offset : offset + n * length].reshape(n, length)
+
     return np.concatenate([cut(t, 0) for t in texts]), np.concatenate([cut(t, 1) for t in texts])
 
 
@@ -51,131 +54,129 @@ def chars(
     width: int = 256,
     depth: int = 3,
     window: int = 100,
-    order: int = 6,
-    rate: float = 3e-3,
+    max_order: int = 6,
+    learning_rate: float = 3e-3,
     epochs: int = 8,
-    batch: int = 32,
+    batch_size: int = 32,
 ) -> Outcome:
-    """The next character of a book, by a recurrent network beside n-grams, in bits per character;
-    and samples.
+    """A character-level recurrent language model of a book, compared with n-grams.
 
-    The last tenth of each book is the test, and the tenth before it chooses the n-gram. In the
-    report the network writes a few lines itself.
+    The last tenth of each book is the test set, and the tenth before it the validation set, which
+    chooses the n-gram. The report shows text samples.
 
     Parameters
     ----------
-    books
-        Which of the Gutenberg texts, by name.
     cell
-        LSTM or GRU, or residual blocks of linear recurrences.
+        Recurrent cell; mingru and lru are residual blocks of linear recurrences.
     width
-        Size of the state.
+        Hidden state size.
     depth
-        Residual blocks, where there are some.
+        Residual blocks of mingru and lru.
     window
-        Characters that a training example has.
-    order
-        Characters that an n-gram looks back, at most.
-    rate
-        Initial learning rate of Adam; it falls to zero along a cosine.
-    epochs
-        Passes over the training text.
-    batch
-        Windows in a batch.
+        Characters per training sequence.
     """
-    positive(width=width, depth=depth, window=window, rate=rate, epochs=epochs, batch=batch)
+    check_positive(
+        width=width,
+        depth=depth,
+        window=window,
+        learning_rate=learning_rate,
+        epochs=epochs,
+        batch_size=batch_size,
+    )
     key_init, key_fit = jr.split(job.key)
-    job.say("loading gutenberg")
-    known, texts = _parts(books)
-    train, valid, test = windows(texts[0], window), *(windows(part, STRETCH) for part in texts[1:])
-    job.say("counting")
-    table = counted(texts[0], valid, test, size=len(known) + 1, order=order)
-    job.say(cell)
-    schedule = optax.cosine_decay_schedule(rate, max(1, epochs * (len(train[1]) // batch)))
-    draw = {
+    job.note("loading gutenberg")
+    characters, texts = _splits(books)
+    train, valid, test = (
+        windows(texts[0], window),
+        *(windows(split, EVALUATION_LENGTH) for split in texts[1:]),
+    )
+    vocab_size = len(characters) + 1  # one for characters that the training text does not have
+    job.note("n-grams")
+    table = ngram_rows(texts[0], valid, test, vocab_size=vocab_size, max_order=max_order)
+    job.note(cell)
+    schedule = optax.cosine_decay_schedule(
+        learning_rate, max(1, epochs * (len(train[1]) // batch_size))
+    )
+    init = {
         "lstm": LSTM.init,
         "gru": GRU.init,
-        "mingru": partial(cells.blocks("mingru", depth), times=window),
-        "lru": partial(cells.blocks("lru", depth), times=window),
+        "mingru": partial(cells.residual_blocks("mingru", depth), timescale=window),
+        "lru": partial(cells.residual_blocks("lru", depth), timescale=window),
     }[cell]
-    found = fit(
+    result = fit(
         descend(
-            token_cross_entropy, optax.chain(optax.clip_by_global_norm(CLIP), optax.adam(schedule))
+            token_cross_entropy,
+            optax.chain(optax.clip_by_global_norm(MAX_GRADIENT_NORM), optax.adam(schedule)),
         ),
-        Recurrent(NextToken.init(len(known) + 1, VECTOR, width, cell=draw, key=key_init)),
+        Recurrent(
+            LanguageModelCell.init(vocab_size, EMBEDDING_DIM, width, cell=init, key=key_init)
+        ),
         train,
         epochs=epochs,
-        batch_size=batch,
+        batch_size=batch_size,
         validation=valid,
-        metrics={"bits": bits},
+        metrics={"bits": bits_per_character},
         key=key_fit,
         run=job.part("network"),
         progress=job.progress,
     )
-    judged = {
-        "valid": float(found.history["valid bits"][-1]),
-        "test": evaluate(found.model, test, {"": bits})[""],
+    bits = {
+        "valid": float(result.history["valid bits"][-1]),
+        "test": evaluate(result.model, test, {"": bits_per_character})[""],
     }
     table[f"network, {cell}"] = {
-        f"{part} bits per character": value for part, value in judged.items()
+        f"{split} bits per character": value for split, value in bits.items()
     }
-    letters = (*known.letters, data.STRANGE)
+    letters = (*characters.letters, data.REPLACEMENT_CHARACTER)
     return Outcome(
-        found.model,
-        train,
-        test,
-        token_cross_entropy,
-        found.history,
-        letters,
-        table,
-        found.reason,
-        found.seconds,
+        model=result.model,
+        train=train,
+        test=test,
+        objective=token_cross_entropy,
+        history=result.history,
+        classes=letters,
+        table=table,
+        reason=result.reason,
+        seconds=result.seconds,
         tokens=letters,
     )
 
 
-def cut_books(books: tuple[str, ...]) -> tuple[list[str], ...]:
-    """The books, each cut in three: to train on, for validation, to test on."""
+def split_books(books: tuple[str, ...]) -> tuple[list[str], ...]:
+    """The training, validation and test part of each book."""
     full = data.load("gutenberg")
-    strange = [book for book in books if book not in full.classes]
-    if strange or not books:
-        came = repr(strange[0]) if strange else "none"
-        raise ValueError(f"books: expected names of {', '.join(full.classes)}; got {came}.")
+    unknown = [book for book in books if book not in full.classes]
+    if unknown or not books:
+        given = repr(unknown[0]) if unknown else "none"
+        raise ValueError(f"books: expected names of {', '.join(full.classes)}; got {given}.")
     texts = [str(full.train[0][full.classes.index(book)]) for book in books]
     ends = [
-        [round(len(text) * share) for share in (0, 1 - 2 * HELD_OUT, 1 - HELD_OUT, 1)]
+        [round(len(text) * share) for share in (0, 1 - 2 * TEST_FRACTION, 1 - TEST_FRACTION, 1)]
         for text in texts
     ]
     return tuple([text[end[i] : end[i + 1]] for text, end in zip(texts, ends)] for i in range(3))
 
 
-def _parts(books: tuple[str, ...]) -> tuple[data.Characters, tuple[list[np.ndarray], ...]]:
-    """The characters of the training parts, and the books as numbers: to train on, for validation,
-    to test on.
-    """
-    texts = cut_books(books)
-    known = data.Characters.fit(texts[0])
-    return known, tuple([known.tokens(text) for text in part] for part in texts)
+def _splits(books: tuple[str, ...]) -> tuple[data.Characters, tuple[list[np.ndarray], ...]]:
+    """The characters of the training part, and the tokens of each part of the books."""
+    texts = split_books(books)
+    characters = data.Characters.fit(texts[0])
+    return characters, tuple([characters.tokens(text) for text in split] for split in texts)
 
 
-def counted(
-    texts: list[np.ndarray], valid: Batch, test: Batch, *, size: int, order: int
+def ngram_rows(
+    texts: list[np.ndarray], valid: Batch, test: Batch, *, vocab_size: int, max_order: int
 ) -> dict[str, Any]:
-    """A row for the n-gram of each order, and one for that which does best on the validation
-    part.
-    """
+    """A row for the n-gram of each order, and one for the best on the validation set."""
     rows = {}
-    for longest in range(order + 1):
-        model = Recurrent(NGram.fit(texts, vocab_size=size, order=longest))
-        judged = {
-            part: evaluate(model, some, {"": bits})[""]
-            for part, some in (("valid", valid), ("test", test))
-        }
-        rows[f"order {longest}"] = {
-            f"{part} bits per character": value for part, value in judged.items()
+    for order in range(max_order + 1):
+        model = Recurrent(NGram.fit(texts, vocab_size=vocab_size, order=order))
+        rows[f"order {order}"] = {
+            f"{name} bits per character": evaluate(model, split, {"": bits_per_character})[""]
+            for name, split in (("valid", valid), ("test", test))
         }
     best = min(rows, key=lambda name: rows[name]["valid bits per character"])
-    uniform = {f"{part} bits per character": math.log2(size) for part in ("valid", "test")}
-    return {"all alike": uniform, **{f"n-gram, {name}": row for name, row in rows.items()}} | {
-        f"n-gram chosen, {best}": rows[best]
+    uniform = {f"{name} bits per character": math.log2(vocab_size) for name in ("valid", "test")}
+    return {"uniform": uniform, **{f"n-gram, {name}": row for name, row in rows.items()}} | {
+        f"best n-gram, {best}": rows[best]
     }

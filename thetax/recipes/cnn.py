@@ -1,4 +1,4 @@
-"""`thetax train cnn`: a convolutional network for small images."""
+"""A convolutional network for small images: `thetax train cnn`."""
 
 from typing import Literal
 
@@ -6,11 +6,11 @@ import jax.random as jr
 
 from ..layers import BatchNorm
 from ..models import CNN
-from ..train import augmented, cross_entropy
-from .engine.job import Job, positive, recipe
+from ..train import cross_entropy, with_augmentation
+from .engine.job import Job, check_positive, recipe
 from .engine.outcome import Outcome
-from .shared.classify import classify
-from .shared.images import _outcome, _parts, otherwise
+from .shared.classifier import fit_classifier
+from .shared.images import image_augmentation, image_outcome, split_images
 
 
 @recipe
@@ -21,54 +21,44 @@ def cnn(
     widths: tuple[int, ...] = (32, 64, 128),
     depth: int = 1,
     dropout: float = 0.1,
-    pixels: int = 1,
-    rate: float = 3e-3,
+    max_shift: int = 1,
+    learning_rate: float = 3e-3,
     epochs: int = 16,
-    batch: int = 128,
+    batch_size: int = 128,
 ) -> Outcome:
-    """A small convolutional network with batch norms on MNIST or Fashion-MNIST, in a dozen minutes
-    or so on two cores.
+    """A small convolutional network on MNIST or Fashion-MNIST.
 
-    Of the 60,000 images 5,000 are for validation; 10,000 others are the test. Images are shifted as
-    they are learnt, and clothes mirrored.
+    About a dozen minutes on two cores. 5,000 of the 60,000 training images are for validation; the
+    test set has 10,000. Training images are shifted at random, and those of Fashion-MNIST are
+    flipped.
 
     Parameters
     ----------
-    data
-        The images.
     widths
-        Channels of each stage; between stages height and width are halved.
+        Channels of each stage; height and width are halved between stages.
     depth
-        Convolutions in a stage.
+        Convolutions per stage.
     dropout
-        Probability of dropping a number that the last, linear layer reads.
-    pixels
-        How far an image is shifted, at most, each way.
-    rate
-        Initial learning rate of Adam; it falls to zero along a cosine.
-    epochs
-        Passes over the training set.
-    batch
-        Examples in a batch.
+        Dropout probability before the last, linear layer.
     """
-    positive(rate=rate, epochs=epochs, batch=batch)
+    check_positive(learning_rate=learning_rate, epochs=epochs, batch_size=batch_size)
     key_valid, key_init, key_fit = jr.split(job.key, 3)
     net = CNN.init(
         widths, classes=10, depth=depth, dropout=dropout, normalise=BatchNorm.init, key=key_init
     )
-    see = otherwise(data, pixels=pixels)
-    train, valid, full = _parts(job, data, key=key_valid)
-    objective = augmented(cross_entropy, see)
-    found = classify(
+    augment = image_augmentation(data, max_shift=max_shift)
+    train, valid, full = split_images(job, data, key=key_valid)
+    objective = with_augmentation(cross_entropy, augment)
+    result = fit_classifier(
         job,
         net,
         train,
         valid,
         objective=objective,
-        rate=rate,
+        learning_rate=learning_rate,
         epochs=epochs,
-        batch=batch,
+        batch_size=batch_size,
         key=key_fit,
         run=job.run,
     )
-    return _outcome("convolutional network", found, train, full, objective)
+    return image_outcome("convolutional network", result, train, full, objective)

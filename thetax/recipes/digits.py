@@ -1,13 +1,15 @@
-"""`thetax train digits`: a network for scikit-learn's digits of 8x8 pixels."""
+"""A network for scikit-learn's digits of 8 by 8 pixels: `thetax train digits`."""
 
 import jax.random as jr
 
 from .. import data
 from ..models import MLP
-from ..train import cross_entropy, weight_decay
+from ..train import cross_entropy
+from ..train import weight_decay as with_weight_decay
 from .engine.job import Job, recipe
 from .engine.outcome import Outcome
-from .shared.classify import classify, percent_wrong
+from .shared.classifier import fit_classifier, test_error_percent
+from .shared.splits import split_digits
 
 
 @recipe
@@ -16,57 +18,40 @@ def digits(
     *,
     hidden: tuple[int, ...] = (128, 64),
     dropout: float = 0.2,
-    decay: float = 1e-4,
-    rate: float = 2e-3,
+    weight_decay: float = 1e-4,
+    learning_rate: float = 2e-3,
     epochs: int = 60,
-    batch: int = 64,
+    batch_size: int = 64,
 ) -> Outcome:
-    """A multi-layer perceptron on scikit-learn's 1,797 digits of 8 by 8 pixels; needs no network.
-
-    Parameters
-    ----------
-    hidden
-        Widths of the hidden layers.
-    dropout
-        Probability of dropping a hidden unit.
-    decay
-        Strength of the weight decay.
-    rate
-        Initial learning rate of Adam; it falls to zero along a cosine.
-    epochs
-        Passes over the training set.
-    batch
-        Examples in a batch.
-    """
-    key_test, key_valid, key_init, key_fit = jr.split(job.key, 4)
-    full = data.load("digits")
-    rest, test = data.split(full.train, 0.8, key=key_test, by=full.train[1])
-    train, valid = data.split(rest, 0.9, key=key_valid, by=rest[1])
+    """A multi-layer perceptron on scikit-learn's 1,797 digits of 8 by 8 pixels; no download."""
+    _, key_valid, key_init, key_fit = jr.split(job.key, 4)
+    full, rest, test = split_digits(job.key)
+    train, valid = data.split(rest, 0.9, key=key_valid, stratify=rest[1])
     model = MLP.init(64, *hidden, 10, dropout=dropout, key=key_init)
-    objective = weight_decay(cross_entropy, strength=decay)
-    found = classify(
+    objective = with_weight_decay(cross_entropy, strength=weight_decay)
+    result = fit_classifier(
         job,
         model,
         train,
         valid,
         objective=objective,
-        rate=rate,
+        learning_rate=learning_rate,
         epochs=epochs,
-        batch=batch,
+        batch_size=batch_size,
         key=key_fit,
         run=job.run,
     )
-    table = {"multi-layer perceptron": {"test error %": percent_wrong(found.model, test)}}
+    table = {"multi-layer perceptron": {"test error %": test_error_percent(result.model, test)}}
     return Outcome(
-        found.model,
-        train,
-        test,
-        objective,
-        found.history,
-        full.classes,
-        table,
-        found.reason,
-        found.seconds,
-        decay,
-        start=found.start,
+        model=result.model,
+        train=train,
+        test=test,
+        objective=objective,
+        history=result.history,
+        classes=full.classes,
+        table=table,
+        reason=result.reason,
+        seconds=result.seconds,
+        decay=weight_decay,
+        start=result.start,
     )

@@ -1,8 +1,8 @@
-"""How far a car goes on a gallon, and how sure that is (§10.2): Gaussian processes beside a line
-and a network.
+"""Gaussian process regression of fuel consumption with intervals (§10.2), compared with ridge
+regression and a network.
 
-Every method foretells a normal distribution, and is judged by its error, by the density that it
-gave to the truth, and by how often the truth lay in its intervals.
+Every method predicts a normal distribution. It is evaluated by its error, by the negative log
+predictive density (NLPD), and by the coverage of its intervals.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,187 +17,222 @@ import optax
 from jaxtyping import PRNGKeyArray
 
 from .. import data
-from ..bayes import RBF, Constant, EvidenceFit, GaussianProcess, fit_evidence, linear_kernel
+from ..bayes import (
+    RBF,
+    ConstantKernel,
+    GaussianProcess,
+    HyperparameterFit,
+    fit_hyperparameters,
+    linear_kernel,
+)
 from ..core import Batch, Iteration, Scalar, predict
-from ..explain import Intervals, infinite, intervals
-from ..layers import Ensemble, Linear, tangent
+from ..explain import infinite_width_limit, interval_coverage
+from ..explain.predictions import IntervalCoverage
+from ..layers import Ensemble, Linear, ntk_parametrisation
 from ..models import MLP
-from ..train import descend, fit, restarts, squared_error, weight_decay
-from .engine.job import Job, positive, recipe
+from ..train import descend, fit, per_member, squared_error
+from ..train import weight_decay as with_weight_decay
+from .engine.job import Job, check_positive, recipe
 from .engine.outcome import Outcome
+from .shared.metrics import mean_squared_error
 
-SHOWN = (0.5, 0.8, 0.95)  # levels of intervals in the table
-HELD_OUT = 0.2  # of a network's training cars, to stop by and to tell its noise from
+LEVELS = (0.5, 0.8, 0.95)  # levels of the intervals in the table
+VALID_FRACTION = 0.2  # of a network's training set: for early stopping and its noise variance
 PATIENCE = 30
-STEPS, TOLERANCE = 60, 5e-2  # of the climb to the most evidence
-NOISE = 0.1  # of the variance of the targets, to begin with
+MAX_STEPS, TOLERANCE = 60, 5e-2  # of the search of the hyper-parameters
+INITIAL_NOISE = 0.1  # in units of the variance of the targets
 Forecast = tuple[np.ndarray, np.ndarray]  # mean and standard deviation
 
 
-def kernels(train: Batch, *, depth: int) -> dict[str, Callable[..., Any]]:
-    """The kernels, by the name of what a process with each of them is, at a scale to begin with."""
+def initial_kernels(train: Batch, *, depth: int) -> dict[str, Callable[..., Any]]:
+    """The kernel of each method, with initial hyper-parameters."""
     d = train[0].shape[1]
     variance = float(train[1].var())
-    net = MLP.init(d, *[4] * depth, 1, initialiser=tangent(weight=2**0.5, bias=0.3), key=jr.key(0))
+    net = MLP.init(
+        d, *[4] * depth, 1, initialiser=ntk_parametrisation(weight=2**0.5, bias=0.3), key=jr.key(0)
+    )
     return {
-        "ridge regression": linear_kernel(scale=variance / d, offset=1.0),
-        "network of infinite width": Constant.init(variance) * infinite(net).nngp,
-        "Gaussian process": RBF.init(scale=variance, length=np.full(d, 3.0)),
+        "ridge regression": linear_kernel(variance=variance / d, offset=1.0),
+        "infinite-width network": ConstantKernel.init(variance) * infinite_width_limit(net).nngp,
+        "Gaussian process": RBF.init(variance=variance, length_scale=np.full(d, 3.0)),
     }
 
 
-def fit_process(kernel: Callable[..., Any], train: Batch) -> EvidenceFit:
-    """The process of most evidence about the mean of the targets, which stays as it is."""
+def fit_gp(kernel: Callable[..., Any], train: Batch) -> HyperparameterFit:
+    """The process of maximum log marginal likelihood, with the mean of the targets as its mean."""
     xs, ys = train
     mean = Linear(jnp.zeros((1, xs.shape[1])), jnp.asarray([ys.mean()]))
-    process = GaussianProcess.init(kernel, noise=NOISE * float(ys.var()), mean=mean)
-    return fit_evidence(process, xs, ys, fixed=lambda p: p.mean, steps=STEPS, tolerance=TOLERANCE)
+    process = GaussianProcess.init(kernel, noise=INITIAL_NOISE * float(ys.var()), mean=mean)
+    return fit_hyperparameters(
+        process, xs, ys, fixed=lambda p: p.mean, max_steps=MAX_STEPS, tolerance=TOLERANCE
+    )
 
 
-def foretell(process: GaussianProcess, train: Batch, xs: Any) -> Forecast:
-    """Of an observation at each of `xs`: what the process expects, with the noise of observing."""
-    believed = process.condition(*train)
-    deviation = np.sqrt(np.asarray(believed.variance(xs)) + float(process.noise))
-    return np.asarray(believed.mean(xs)), deviation
+def predict_observations(process: GaussianProcess, train: Batch, xs: Any) -> Forecast:
+    """Predictive mean and standard deviation of an observation at each of `xs`, noise included."""
+    posterior = process.condition(*train)
+    std = np.sqrt(np.asarray(posterior.variance(xs)) + float(process.noise))
+    return np.asarray(posterior.mean(xs)), std
 
 
-def minus_log_evidence(process: GaussianProcess, batch: Batch, *, key: Any = None) -> Scalar:
-    r"""$-\frac1n \log p(y \mid X)$, which the hyper-parameters descend."""
-    return -jnp.asarray(process.log_evidence(*batch)) / len(batch[1])
+def negative_log_marginal_likelihood(
+    process: GaussianProcess, batch: Batch, *, key: Any = None
+) -> Scalar:
+    r"""$-\frac1n \log p(y \mid X)$, the objective of the hyper-parameters."""
+    return -jnp.asarray(process.log_marginal_likelihood(*batch)) / len(batch[1])
 
 
 @recipe
 def gp(
     job: Job,
     *,
-    splits: int = 6,
-    held_out: float = 0.3,
+    n_splits: int = 6,
+    test_fraction: float = 0.3,
     depth: int = 2,
     hidden: tuple[int, ...] = (32, 32),
     members: int = 5,
-    decay: float = 1e-3,
-    rate: float = 5e-3,
+    weight_decay: float = 1e-3,
+    learning_rate: float = 5e-3,
     epochs: int = 300,
-    batch: int = 32,
+    batch_size: int = 32,
 ) -> Outcome:
-    """Miles to the gallon of 392 cars, foretold with intervals: a line, networks, and Gaussian
-    processes.
+    """Gaussian process regression of the fuel consumption of 392 cars, with intervals.
 
-    All hyper-parameters of the processes are those of most evidence, without a validation set;
-    ridge regression is the process of the linear kernel. Numbers are means over random splits, and
-    the process of the last one is handed on to be looked at.
+    Ridge regression and networks are the baselines. The hyper-parameters of each Gaussian process
+    maximise its log marginal likelihood, without a validation set; ridge regression is the process
+    with the linear kernel. Results are means over random splits, and the model of the outcome is
+    the process of the last split.
 
     Parameters
     ----------
-    splits
-        Times that some of the cars are held out, anew each time.
-    held_out
-        Share of the cars to test on.
+    n_splits
+        Random splits into training and test set.
+    test_fraction
+        Share of the cars in the test set.
     depth
-        Hidden layers of the network of infinite width.
+        Hidden layers of the infinite-width network.
     hidden
-        Widths of the hidden layers of the network that is trained.
+        Widths of the hidden layers of the trained network.
     members
-        Networks whose forecasts are averaged; where they differ, the interval is wider.
-    decay
-        Strength of their weight decay.
-    rate
+        Networks in the ensemble, whose disagreement widens the intervals.
+    learning_rate
         Learning rate of Adam.
     epochs
-        Passes over the training cars, at most.
-    batch
-        Cars in a batch.
+        Maximum passes over the training set; early stopping may end sooner.
     """
-    positive(depth=depth, members=members, rate=rate, epochs=epochs, batch=batch)
-    if splits < 2:
-        raise ValueError(f"splits must be at least 2, for a spread; got {splits}.")
-    if not 0 < held_out < 1:
-        raise ValueError(f"held_out is a share of the cars, between 0 and 1; got {held_out}.")
-    job.say("loading auto")
+    check_positive(
+        depth=depth,
+        members=members,
+        learning_rate=learning_rate,
+        epochs=epochs,
+        batch_size=batch_size,
+    )
+    if n_splits < 2:
+        raise ValueError(f"n_splits must be at least 2, for a standard error; got {n_splits}.")
+    if not 0 < test_fraction < 1:
+        raise ValueError(f"test_fraction must lie between 0 and 1; got {test_fraction}.")
+    job.note("loading auto")
     full = data.load("auto")
-    learn = restarts(descend(weight_decay(squared_error, strength=decay), optax.adam(rate)))
-    draw = partial(MLP.init, full.train[0].shape[1], *hidden, 1)
-    judged: dict[str, list[Intervals]] = {}
-    for number in range(splits):
-        job.say(f"split {number + 1} of {splits}")
+    iteration = per_member(
+        descend(with_weight_decay(squared_error, strength=weight_decay), optax.adam(learning_rate))
+    )
+    init = partial(MLP.init, full.train[0].shape[1], *hidden, 1)
+    results: dict[str, list[IntervalCoverage]] = {}
+    for number in range(n_splits):
+        job.note(f"split {number + 1} of {n_splits}")
         key_split, key_net = jr.split(jr.fold_in(job.key, number))
-        train, test = _scaled(*data.split(full.train, 1 - held_out, key=key_split))
+        train, test = _standardise(*data.split(full.train, 1 - test_fraction, key=key_split))
         fits = {
-            name: fit_process(kernel, train) for name, kernel in kernels(train, depth=depth).items()
+            name: fit_gp(kernel, train)
+            for name, kernel in initial_kernels(train, depth=depth).items()
         }
-        nets = Ensemble.init(draw, members, key=key_net)
+        nets = Ensemble.init(init, members, key=key_net)
         run = job.part(f"network-{number}")
         settings = {
             "epochs": epochs,
-            "batch_size": batch,
+            "batch_size": batch_size,
             "key": key_net,
             "run": run,
             "progress": job.progress,
         }
         forecasts = {
-            "always the mean": _always(train, test[0]),
-            "network": _by_network(learn, nets, train, test[0], **settings),
-            **{name: foretell(found.model, train, test[0]) for name, found in fits.items()},
+            "constant mean": _constant_forecast(train, test[0]),
+            "network": _network_forecast(iteration, nets, train, test[0], **settings),
+            **{
+                name: predict_observations(result.model, train, test[0])
+                for name, result in fits.items()
+            },
         }
         for name, forecast in forecasts.items():
-            judged.setdefault(name, []).append(intervals(*forecast, test[1], levels=SHOWN))
-    table = {name: _row(found) for name, found in judged.items()}
+            results.setdefault(name, []).append(
+                interval_coverage(*forecast, test[1], levels=LEVELS)
+            )
+    table = {name: _row(result) for name, result in results.items()}
     last = fits["Gaussian process"]
     reason = (
-        f"log evidence {last.evidence:.1f} on {len(train[1])} cars after {len(last.path) - 1} steps"
+        f"log marginal likelihood {last.log_marginal_likelihood:.1f} on {len(train[1])} cars after "
+        f"{len(last.history) - 1} steps"
     )
     return Outcome(
-        last.model,
-        train,
-        test,
-        minus_log_evidence,
+        model=last.model,
+        train=train,
+        test=test,
+        objective=negative_log_marginal_likelihood,
         table=table,
         reason=reason,
         features=full.features,
     )
 
 
-def _scaled(train: Batch, test: Batch) -> tuple[Batch, Batch]:
-    """Every feature with mean 0 and variance 1 over the training cars."""
+def _standardise(train: Batch, test: Batch) -> tuple[Batch, Batch]:
+    """Standardises every feature by its mean and variance over the training set."""
     scale = data.Standardise.fit(train[0])
     return (scale(train[0]), np.asarray(train[1])), (scale(test[0]), np.asarray(test[1]))
 
 
-def _always(train: Batch, xs: Any) -> Forecast:
+def _constant_forecast(train: Batch, xs: Any) -> Forecast:
     return np.full(len(xs), train[1].mean()), np.full(len(xs), train[1].std())
 
 
-def _by_network(
-    learn: Iteration, nets: Ensemble, train: Batch, xs: Any, *, key: PRNGKeyArray, **settings: Any
+def _network_forecast(
+    iteration: Iteration,
+    nets: Ensemble,
+    train: Batch,
+    xs: Any,
+    *,
+    key: PRNGKeyArray,
+    **settings: Any,
 ) -> Forecast:
-    """The mean of the members; the variance is what they differ by and the error on cars that none
-    of them saw.
-    """
-    level = train[1].mean()
-    spread = train[1].std()
-    inner, outer = data.split((train[0], (train[1] - level) / spread), 1 - HELD_OUT, key=key)
-    watched = {"validation": outer, "metrics": {"error": _mean_square}, "patience": PATIENCE}
-    found = fit(learn, nets, inner, key=key, **watched, **settings)
-    each = np.asarray(_each(found.model.members, jnp.asarray(xs)), np.float64)
-    noise = float(_mean_square(found.model, jax.tree.map(jnp.asarray, outer)))
-    return level + spread * each.mean(axis=0), spread * np.sqrt(each.var(axis=0) + noise)
+    """Mean of the ensemble; the variance is that of its members plus the validation error."""
+    mean = train[1].mean()
+    scale = train[1].std()
+    train, valid = data.split((train[0], (train[1] - mean) / scale), 1 - VALID_FRACTION, key=key)
+    result = fit(
+        iteration,
+        nets,
+        train,
+        validation=valid,
+        metrics={"error": mean_squared_error},
+        patience=PATIENCE,
+        key=key,
+        **settings,
+    )
+    outputs = np.asarray(_member_outputs(result.model.members, jnp.asarray(xs)), np.float64)
+    noise = float(mean_squared_error(result.model, jax.tree.map(jnp.asarray, valid)))
+    return mean + scale * outputs.mean(axis=0), scale * np.sqrt(outputs.var(axis=0) + noise)
 
 
 @jax.jit
-def _each(members: Any, xs: Any) -> Any:
+def _member_outputs(members: Any, xs: Any) -> Any:
     return jax.vmap(lambda member: predict(member, xs)[:, 0])(members)
 
 
-def _mean_square(model: Any, batch: Batch, *, key: Any = None) -> Any:
-    return 2 * squared_error(model, batch)
-
-
-def _row(found: list[Intervals]) -> Mapping[str, float]:
-    errors = np.array([each.rmse for each in found])
-    inside = 100 * np.mean([each.coverage for each in found], axis=0)
+def _row(results: list[IntervalCoverage]) -> Mapping[str, float]:
+    errors = np.array([result.rmse for result in results])
+    coverage = 100 * np.mean([result.coverage for result in results], axis=0)
     return {
         "test RMSE": float(errors.mean()),
         "standard error": float(errors.std(ddof=1) / np.sqrt(len(errors))),
-        "− log density": float(np.mean([each.nlpd for each in found])),
-        **{f"in {100 * level:g} %": float(share) for level, share in zip(SHOWN, inside)},
+        "NLPD": float(np.mean([result.nlpd for result in results])),
+        **{f"coverage {100 * level:g} %": float(share) for level, share in zip(LEVELS, coverage)},
     }

@@ -1,6 +1,4 @@
-"""A language model that attends (§6.4): books told piece by piece, beside counting their
-characters.
-"""
+"""A GPT language model of books (§6.4), compared with character n-grams."""
 
 import math
 from typing import Any, Literal
@@ -12,21 +10,25 @@ from .. import data
 from ..core import Batch, Scalar
 from ..models import GPT
 from ..train import descend, evaluate, fit, mixed_precision, token_cross_entropy
-from .chars import STRETCH, counted, cut_books, windows
-from .engine.job import Job, positive, recipe
+from .chars import EVALUATION_LENGTH, ngram_rows, split_books, windows
+from .engine.job import Job, check_positive, recipe
 from .engine.outcome import Outcome
-from .shared.transformer_training import decayed_adam, token_loss, warm_cosine
+from .shared.transformer_training import (
+    adamw_on_matrices,
+    blockwise_token_cross_entropy,
+    warmup_cosine,
+)
 
-WARM = 0.05  # of the steps, in which the rate rises
+WARMUP_FRACTION = 0.05  # share of the steps
 
 
-def overlapping(texts: list[np.ndarray], length: int) -> Batch:
-    """Windows of each text, half of each shared with the one before, so that all but the first
-    tokens have a past.
+def overlapping_windows(texts: list[np.ndarray], length: int) -> Batch:
+    """Windows of each text that overlap by half, so that all but the first tokens have context.
 
-    What was a target before is none again; what fills no window at the end is dropped.
+    Each token is a target once: in the first half of a window, targets are masked by -1. What does
+    not fill a window at the end of a text is dropped.
 
-    >>> xs, ys = overlapping([np.arange(9)], 4)
+    >>> xs, ys = overlapping_windows([np.arange(9)], 4)
     >>> xs.tolist(), ys.tolist()
     ([[0, 1, 2, 3], [2, 3, 4, 5], [4, 5, 6, 7]], [[1, 2, 3, 4], [-1, -1, 5, 6], [-1, -1, 7, 8]])
     """
@@ -40,21 +42,20 @@ def overlapping(texts: list[np.ndarray], length: int) -> Batch:
             ys[-1][: length - half if first else 0] = -1
     if not xs:
         raise ValueError(
-            f"window: no text that is held out has more than {length} tokens; choose a shorter one."
+            f"max_length: no validation or test text has more than {length} tokens; choose a "
+            "smaller max_length."
         )
     return np.stack(xs), np.stack(ys)
 
 
-class Bits:
-    r"""$-\log_2 p$ a character, on average: of a model whose tokens are `letters` characters long
-    on average.
-    """
+class BitsPerCharacter:
+    r"""Mean of $-\log_2 p$ per character, for tokens of `token_length` characters on average."""
 
-    def __init__(self, letters: float):
-        self.letters = letters
+    def __init__(self, token_length: float):
+        self.token_length = token_length
 
     def __call__(self, model: Any, batch: Batch, *, key: Any = None) -> Scalar:
-        return token_loss(model, batch) / (self.letters * math.log(2))
+        return blockwise_token_cross_entropy(model, batch) / (self.token_length * math.log(2))
 
 
 @recipe
@@ -62,133 +63,133 @@ def gpt(
     job: Job,
     *,
     books: tuple[str, ...] = ("austen-emma", "austen-persuasion", "austen-sense"),
-    pieces: int = 1000,
+    vocab_size: int = 1000,
     width: int = 128,
     depth: int = 4,
     heads: int = 4,
-    window: int = 128,
+    max_length: int = 128,
     dropout: float = 0.1,
-    decay: float = 0.1,
-    order: int = 6,
-    rate: float = 3e-3,
+    weight_decay: float = 0.1,
+    max_order: int = 6,
+    learning_rate: float = 3e-3,
     epochs: int = 6,
-    batch: int = 16,
+    batch_size: int = 16,
     precision: Literal["float32", "bfloat16"] = "float32",
 ) -> Outcome:
-    """A small GPT on novels, beside n-grams of characters, all in bits per character; and samples.
+    """A small GPT on novels, compared with character n-grams.
 
-    The last tenth of each book is the test, and the tenth before it chooses the n-gram. The pieces
-    are learnt from the other eight tenths. In the report the network writes a few lines itself.
+    The last tenth of each book is the test set, and the tenth before it the validation set, which
+    chooses the n-gram. The tokeniser is fitted on the other eight tenths. The report shows text
+    samples.
 
     Parameters
     ----------
-    books
-        Which of the Gutenberg texts, by name.
-    pieces
-        Size of the vocabulary of byte pairs; 0 for single characters.
-    width
-        Numbers that stand for a piece.
-    depth
-        Layers.
-    heads
-        Heads of attention in a layer.
-    window
-        Pieces that the network sees at once.
-    dropout
-        Probability of dropping a number.
-    decay
-        How fast matrices decay, as a share of the learning rate.
-    order
-        Characters that an n-gram looks back, at most.
-    rate
-        Highest learning rate of Adam; a twentieth of the steps lead up to it, the others down to
-        zero.
-    epochs
-        Passes over the training text.
-    batch
-        Windows in a batch.
-    precision
-        In what the network is computed; weights, norms and losses stay float32.
+    vocab_size
+        Size of the byte-pair vocabulary; 0 for single characters.
+    max_length
+        Context length in tokens.
+    weight_decay
+        Decoupled weight decay of AdamW, on weight matrices only.
+    learning_rate
+        Peak learning rate of AdamW, after a linear warmup over a twentieth of the steps; it then
+        decays to zero along a cosine.
+    batch_size
+        Sequences per batch.
     """
-    positive(
-        width=width, depth=depth, heads=heads, window=window, rate=rate, epochs=epochs, batch=batch
+    check_positive(
+        width=width,
+        depth=depth,
+        heads=heads,
+        max_length=max_length,
+        learning_rate=learning_rate,
+        epochs=epochs,
+        batch_size=batch_size,
     )
     key_init, key_fit = jr.split(job.key)
-    job.say("loading gutenberg")
-    texts = cut_books(books)
-    job.say("counting")
-    table = _baseline(texts, order)
-    job.say("cutting into pieces")
-    names, parts = _pieces(texts, pieces)
-    train = windows(parts[0], window)
-    held = [overlapping(part, window) for part in parts[1:]]
-    bits = [
-        Bits(sum(map(len, text)) / sum(map(len, part))) for text, part in zip(texts[1:], parts[1:])
-    ]
-    job.say("network")
-    computed = (
-        mixed_precision(token_cross_entropy) if precision == "bfloat16" else token_cross_entropy
+    job.note("loading gutenberg")
+    texts = split_books(books)
+    job.note("n-grams")
+    table = _ngram_baseline(texts, max_order)
+    job.note("tokenising")
+    names, tokens = _tokenise(texts, vocab_size)
+    train = windows(tokens[0], max_length)
+    valid, test = (overlapping_windows(split, max_length) for split in tokens[1:])
+    valid_bits, test_bits = (
+        BitsPerCharacter(sum(map(len, text)) / sum(map(len, split)))
+        for text, split in zip(texts[1:], tokens[1:])
     )
-    schedule = warm_cosine(rate, epochs * (len(train[1]) // batch), warm=WARM)
-    found = fit(
-        descend(computed, decayed_adam(schedule, decay=decay)),
+    job.note("network")
+    objective = token_cross_entropy
+    if precision == "bfloat16":
+        objective = mixed_precision(objective)
+    schedule = warmup_cosine(
+        learning_rate, epochs * (len(train[1]) // batch_size), warmup=WARMUP_FRACTION
+    )
+    result = fit(
+        descend(objective, adamw_on_matrices(schedule, weight_decay=weight_decay)),
         GPT.init(
             len(names),
             width,
             depth=depth,
             heads=heads,
-            max_length=window,
+            max_length=max_length,
             dropout=dropout,
             key=key_init,
         ),
         train,
         epochs=epochs,
-        batch_size=batch,
-        validation=held[0],
-        metrics={"bits": bits[0]},
+        batch_size=batch_size,
+        validation=valid,
+        metrics={"bits": valid_bits},
         key=key_fit,
         run=job.part("network"),
         progress=job.progress,
     )
-    judged = {
-        "valid": float(found.history["valid bits"][-1]),
-        "test": evaluate(found.model, held[1], {"": bits[1]})[""],
+    bits = {
+        "valid": float(result.history["valid bits"][-1]),
+        "test": evaluate(result.model, test, {"": test_bits})[""],
     }
-    table[f"GPT, {'pieces' if pieces else 'characters'}"] = {
-        f"{k} bits per character": v for k, v in judged.items()
+    table[f"GPT, {'byte pairs' if vocab_size else 'characters'}"] = {
+        f"{split} bits per character": value for split, value in bits.items()
     }
     return Outcome(
-        found.model,
-        train,
-        held[1],
-        token_cross_entropy,
-        found.history,
-        names,
-        table,
-        found.reason,
-        found.seconds,
+        model=result.model,
+        train=train,
+        test=test,
+        objective=token_cross_entropy,
+        history=result.history,
+        classes=names,
+        table=table,
+        reason=result.reason,
+        seconds=result.seconds,
         tokens=names,
     )
 
 
-def _pieces(
-    texts: tuple[list[str], ...], size: int
+def _tokenise(
+    texts: tuple[list[str], ...], vocab_size: int
 ) -> tuple[tuple[str, ...], list[list[np.ndarray]]]:
-    """What each token spells, half a character as `STRANGE`; and the texts as tokens."""
-    if size:
-        known = data.BytePairs.fit(texts[0], size=size, special=())
-        names = tuple(known.decode([number]) for number in range(len(known)))
+    """The text of each token, and the texts as tokens.
+
+    A token that is part of a character is written as `REPLACEMENT_CHARACTER`.
+    """
+    if vocab_size:
+        tokeniser = data.BytePairEncoding.fit(texts[0], vocab_size=vocab_size, special_tokens=())
+        names = tuple(tokeniser.decode([number]) for number in range(len(tokeniser)))
     else:
-        known = data.Characters.fit(texts[0])
-        names = (*known.letters, data.STRANGE)
-    return names, [[known.tokens(text) for text in part] for part in texts]
+        tokeniser = data.Characters.fit(texts[0])
+        names = (*tokeniser.letters, data.REPLACEMENT_CHARACTER)
+    return names, [[tokeniser.tokens(text) for text in split] for split in texts]
 
 
-def _baseline(texts: tuple[list[str], ...], order: int) -> dict[str, dict[str, float]]:
-    """The uniform law, and the n-gram that does best on the validation part."""
-    known = data.Characters.fit(texts[0])
-    train, *held = ([known.tokens(text) for text in part] for part in texts)
-    table = counted(
-        train, *(windows(part, STRETCH) for part in held), size=len(known) + 1, order=order
+def _ngram_baseline(texts: tuple[list[str], ...], max_order: int) -> dict[str, dict[str, float]]:
+    """The uniform distribution, and the n-gram that is best on the validation set."""
+    characters = data.Characters.fit(texts[0])
+    train, *held_out = ([characters.tokens(text) for text in split] for split in texts)
+    table = ngram_rows(
+        train,
+        *(windows(split, EVALUATION_LENGTH) for split in held_out),
+        vocab_size=len(characters) + 1,
+        max_order=max_order,
     )
-    return {name: row for name, row in table.items() if "order" not in name or "chosen" in name}
+    return {name: row for name, row in table.items() if not name.startswith("n-gram")}

@@ -1,4 +1,4 @@
-"""Nested lists by recurrent cells (§5): how far a memory without a stack comes with brackets."""
+"""ListOps by recurrent cells (§5): nested brackets without a stack."""
 
 from functools import partial
 
@@ -10,15 +10,15 @@ from ..models import SequenceClassifier
 from ..train import cross_entropy, error_rate
 from .engine.job import Job, recipe
 from .engine.outcome import Outcome
-from .shared import recurrent_encoders as cells
-from .shared.memory import Entrant, first, judged, race
+from .shared import cells
+from .shared.memory_tasks import CellSpec, cell_row, first_member, train_cells
 
-TESTED = 2000  # expressions
-ENTRANTS = {
-    "Elman": Entrant(cells.elman, 0.3),
-    "LSTM": Entrant(cells.lstm),
-    "GRU": Entrant(cells.gru),
-    "LRU, two blocks": Entrant(cells.blocks("lru", 2), 0.5),
+N_TEST = 2000  # expressions
+CELL_SPECS = {
+    "Elman": CellSpec(cells.elman, 0.3),
+    "LSTM": CellSpec(cells.lstm),
+    "GRU": CellSpec(cells.gru),
+    "LRU, two blocks": CellSpec(cells.residual_blocks("lru", 2), 0.5),
 }
 
 
@@ -26,84 +26,77 @@ ENTRANTS = {
 def listops(
     job: Job,
     *,
-    length: int = 40,
-    depth: int = 3,
-    arguments: int = 4,
+    max_length: int = 40,
+    max_depth: int = 3,
+    max_arguments: int = 4,
     width: int = 64,
-    members: int = 1,
-    examples: int = 20_000,
-    rate: float = 5e-3,
+    n_seeds: int = 1,
+    n_train: int = 20_000,
+    learning_rate: float = 5e-3,
     epochs: int = 8,
-    batch: int = 100,
+    batch_size: int = 100,
 ) -> Outcome:
-    """The digit that nested lists of MAX, MIN, MED and sum modulo 10 come to, by four recurrent
-    cells.
+    """ListOps by recurrent cells: the value of nested lists of MAX, MIN, MED and sum.
 
     Parameters
     ----------
-    length
-        Tokens of an expression, at most.
-    depth
-        How deep lists are nested, at most.
-    arguments
-        Members of a list, at most.
+    max_length
+        Maximum length of an expression in tokens.
+    max_depth
+        Maximum nesting depth of lists.
+    max_arguments
+        Maximum number of arguments of a list.
     width
-        Size of the state, and of the vectors of the tokens.
-    members
-        Networks of each kind, trained at once.
-    examples
-        Expressions to train on.
-    rate
-        Initial learning rate of Adam for cells with gates; the others take a part of it. It falls
-        to zero.
-    epochs
-        Passes over the training set.
-    batch
-        Expressions in a batch.
+        Hidden state size, and embedding dimension of the tokens.
+    learning_rate
+        Initial learning rate of Adam for gated cells, scaled down for the others; it decays to zero
+        along a cosine.
     """
-    key_draw, key = jr.split(job.key)
-    job.say("drawing expressions")
-    train, test = _distinct(examples, length=length, depth=depth, arguments=arguments, key=key_draw)
-    draw = partial(SequenceClassifier.init, width, 10, vocab_size=len(data.LISTOPS), width=width)
-    found = race(
+    key_data, key = jr.split(job.key)
+    job.note("sampling expressions")
+    train, test = _distinct(
+        n_train, length=max_length, max_depth=max_depth, max_arguments=max_arguments, key=key_data
+    )
+    init = partial(SequenceClassifier.init, width, 10, vocab_size=len(data.LISTOPS), width=width)
+    fits = train_cells(
         job,
-        draw,
+        init,
         train,
         objective=cross_entropy,
-        times=length,
-        members=members,
-        rate=rate,
+        timescale=max_length,
+        n_seeds=n_seeds,
+        learning_rate=learning_rate,
         epochs=epochs,
-        batch=batch,
+        batch_size=batch_size,
         key=key,
-        entrants=ENTRANTS,
+        cell_specs=CELL_SPECS,
     )
     percent = lambda net, batch, key=None: 100 * error_rate(net, batch)
-    common = np.bincount(train[1], minlength=10).argmax()
-    table = {f"always {common}": {"test error %": 100 * float(np.mean(test[1] != common))}}
+    majority = np.bincount(train[1], minlength=10).argmax()
+    table = {"majority class": {"test error %": 100 * float(np.mean(test[1] != majority))}}
     table |= {
-        name: judged(one.model, test, "test error %", percent, length)
-        for name, one in found.items()
+        name: cell_row(result.model, test, "test error %", percent, max_length)
+        for name, result in fits.items()
     }
-    last = list(found.values())[-1]
+    last = list(fits.values())[-1]
     return Outcome(
-        first(last.model),
-        train,
-        test,
-        cross_entropy,
-        last.history,
-        tuple("0123456789"),
-        table,
-        last.reason,
-        last.seconds,
+        model=first_member(last.model),
+        train=train,
+        test=test,
+        objective=cross_entropy,
+        history=last.history,
+        classes=tuple("0123456789"),
+        table=table,
+        reason=last.reason,
+        seconds=last.seconds,
         tokens=data.LISTOPS,
-        start=first(last.start),
+        start=first_member(last.start),
     )
 
 
-def _distinct(examples: int, **how) -> tuple[tuple, tuple]:
-    """Expressions to train on, and others to test on, none of which is among the first."""
-    xs, ys = data.listops(examples + 2 * TESTED, **how)
-    seen = {row.tobytes() for row in xs[:examples]}
-    new = [row for row in range(examples, len(xs)) if xs[row].tobytes() not in seen][:TESTED]
-    return (xs[:examples], ys[:examples]), (xs[new], ys[new])
+def _distinct(n_train: int, **options) -> tuple[tuple, tuple]:
+    """Training expressions, and test expressions none of which is a training expression."""
+    xs, ys = data.listops(n_train + 2 * N_TEST, **options)
+    train_rows = {row.tobytes() for row in xs[:n_train]}
+    new = [row for row in range(n_train, len(xs)) if xs[row].tobytes() not in train_rows][:N_TEST]
+    return (xs[:n_train], ys[:n_train]), (xs[new], ys[new])

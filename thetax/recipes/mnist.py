@@ -1,4 +1,4 @@
-"""`thetax train mnist`: a fully connected network for MNIST."""
+"""A fully connected network for MNIST: `thetax train mnist`."""
 
 import jax.random as jr
 
@@ -7,7 +7,7 @@ from ..models import MLP
 from ..train import cross_entropy
 from .engine.job import Job, recipe
 from .engine.outcome import Outcome
-from .shared.classify import classify, percent_wrong
+from .shared.classifier import fit_classifier, test_error_percent
 
 
 @recipe
@@ -16,57 +16,52 @@ def mnist(
     *,
     hidden: tuple[int, ...] = (256, 128),
     dropout: tuple[float, ...] = (0.4, 0.3),
-    rate: float = 2e-3,
+    learning_rate: float = 2e-3,
     epochs: int = 30,
-    batch: int = 128,
+    batch_size: int = 128,
     patience: int | None = None,
 ) -> Outcome:
-    """A multi-layer perceptron with dropout on MNIST: 60,000 images, a tenth of them for
-    validation; 10,000 to test.
+    """A multi-layer perceptron with dropout on MNIST.
+
+    A tenth of the 60,000 training images is for validation; the test set has 10,000.
 
     Parameters
     ----------
-    hidden
-        Widths of the hidden layers.
     dropout
-        Probability of dropping a unit, one for each hidden layer.
-    rate
-        Initial learning rate of Adam; it falls to zero along a cosine.
-    epochs
-        Passes over the training set.
-    batch
-        Examples in a batch.
+        Dropout probability of each hidden layer; a single one is for all layers.
     patience
-        Stop when the validation error has not fallen for so many epochs; by default never.
+        Stop after this many epochs without a lower validation error; by default never.
     """
     key_valid, key_init, key_fit = jr.split(job.key, 3)
-    job.say("loading mnist")
+    job.note("loading mnist")
     full = data.load("mnist")
-    train, valid = data.split(full.train, 0.9, key=key_valid, by=full.train[1])
-    rates = (dropout * len(hidden))[: len(hidden)]  # one rate serves all layers
-    model = MLP.init(784, *hidden, 10, dropout=rates, key=key_init)
-    found = classify(
+    train, valid = data.split(full.train, 0.9, key=key_valid, stratify=full.train[1])
+    probabilities = (dropout * len(hidden))[: len(hidden)]  # a single probability is for all layers
+    model = MLP.init(784, *hidden, 10, dropout=probabilities, key=key_init)
+    result = fit_classifier(
         job,
         model,
         train,
         valid,
-        rate=rate,
+        learning_rate=learning_rate,
         epochs=epochs,
-        batch=batch,
+        batch_size=batch_size,
         patience=patience,
         key=key_fit,
         run=job.run,
     )
-    table = {"multi-layer perceptron": {"test error %": percent_wrong(found.model, full.test)}}
+    table = {
+        "multi-layer perceptron": {"test error %": test_error_percent(result.model, full.test)}
+    }
     return Outcome(
-        found.model,
-        train,
-        full.test,
-        cross_entropy,
-        found.history,
-        full.classes,
-        table,
-        found.reason,
-        found.seconds,
-        start=found.start,
+        model=result.model,
+        train=train,
+        test=full.test,
+        objective=cross_entropy,
+        history=result.history,
+        classes=full.classes,
+        table=table,
+        reason=result.reason,
+        seconds=result.seconds,
+        start=result.start,
     )

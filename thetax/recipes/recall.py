@@ -1,4 +1,4 @@
-"""`thetax train recall`: the first symbol of a sequence, recalled at its end."""
+"""Recall of the first symbol of a sequence at its end: `thetax train recall`."""
 
 from functools import partial
 
@@ -9,7 +9,7 @@ from ..models import SequenceClassifier
 from ..train import cross_entropy, error_rate
 from .engine.job import Job, recipe
 from .engine.outcome import Outcome
-from .shared.memory import TESTED, first, judged, race
+from .shared.memory_tasks import N_TEST, cell_row, first_member, train_cells
 
 
 @recipe
@@ -17,72 +17,65 @@ def recall(
     job: Job,
     *,
     length: int = 100,
-    symbols: int = 8,
+    n_symbols: int = 8,
     width: int = 32,
-    members: int = 3,
-    examples: int = 10_000,
-    rate: float = 1e-2,
+    n_seeds: int = 3,
+    n_train: int = 10_000,
+    learning_rate: float = 1e-2,
     epochs: int = 4,
-    batch: int = 50,
+    batch_size: int = 50,
 ) -> Outcome:
-    """Which symbol came first, asked after a hundred others: what Elman cells forget, gates and
-    LRUs do not.
+    """Recall of the first symbol of a sequence after a hundred distractors.
 
     Parameters
     ----------
     length
-        Symbols that distract, between the one to remember and the question.
-    symbols
-        How many there are to remember; as many distract.
+        Distractors between the symbol to remember and the query.
+    n_symbols
+        Symbols to remember; there are as many distractors.
     width
-        Size of the state.
-    members
-        Networks of each kind, trained at once.
-    examples
-        Sequences to train on.
-    rate
-        Initial learning rate of Adam for cells with gates; the others take a part of it. It falls
-        to zero.
-    epochs
-        Passes over the training set.
-    batch
-        Sequences in a batch.
+        Hidden state size.
+    learning_rate
+        Initial learning rate of Adam for gated cells, scaled down for the others; it decays to zero
+        along a cosine.
     """
     key_train, key_test, key = jr.split(job.key, 3)
-    train = data.recall(examples, length=length, symbols=symbols, key=key_train)
-    test = data.recall(TESTED, length=length, symbols=symbols, key=key_test)
-    draw = partial(SequenceClassifier.init, width, symbols, vocab_size=2 * symbols + 1, width=16)
-    found = race(
+    train = data.recall_task(n_train, length=length, n_symbols=n_symbols, key=key_train)
+    test = data.recall_task(N_TEST, length=length, n_symbols=n_symbols, key=key_test)
+    init = partial(
+        SequenceClassifier.init, width, n_symbols, vocab_size=2 * n_symbols + 1, width=16
+    )
+    fits = train_cells(
         job,
-        draw,
+        init,
         train,
         objective=cross_entropy,
-        times=length,
-        members=members,
-        rate=rate,
+        timescale=length,
+        n_seeds=n_seeds,
+        learning_rate=learning_rate,
         epochs=epochs,
-        batch=batch,
+        batch_size=batch_size,
         key=key,
     )
     percent = lambda net, batch, key=None: 100 * error_rate(net, batch)
-    table = {"one of them": {"test error %": 100 * (1 - 1 / symbols)}}
+    table = {"chance": {"test error %": 100 * (1 - 1 / n_symbols)}}
     table |= {
-        name: judged(one.model, test, "test error %", percent, length)
-        for name, one in found.items()
+        name: cell_row(result.model, test, "test error %", percent, length)
+        for name, result in fits.items()
     }
-    last = list(found.values())[-1]
-    names = tuple(str(symbol) for symbol in range(symbols))
-    tokens = (*names, *(f"({symbol})" for symbol in range(symbols)), "?")
+    last = list(fits.values())[-1]
+    names = tuple(str(symbol) for symbol in range(n_symbols))
+    tokens = (*names, *(f"({symbol})" for symbol in range(n_symbols)), "?")
     return Outcome(
-        first(last.model),
-        train,
-        test,
-        cross_entropy,
-        last.history,
-        names,
-        table,
-        last.reason,
-        last.seconds,
+        model=first_member(last.model),
+        train=train,
+        test=test,
+        objective=cross_entropy,
+        history=last.history,
+        classes=names,
+        table=table,
+        reason=last.reason,
+        seconds=last.seconds,
         tokens=tokens,
-        start=first(last.start),
+        start=first_member(last.start),
     )

@@ -1,6 +1,4 @@
-"""Digits that stay what they are when every pixel is moved a little (§13.2): a network trained on
-the worst it can meet, beside one that was not, both judged by attacks that are tried themselves.
-"""
+"""Robust and standard training on MNIST (§13.2), evaluated by attacks with sanity checks."""
 
 from functools import partial
 from typing import Any, Literal
@@ -31,148 +29,146 @@ from ..certify import certified_accuracy, interval_cross_entropy, ramp_objective
 from ..core import Batch, Iteration, Objective
 from ..layers import Chain, Convolution, Linear, relu
 from ..threat import Ball, Linf
-from ..train import Progress, cross_entropy, descend, error_rate, fit, log_loss, watch
-from .engine.job import Job, positive, recipe
+from ..train import Progress, cross_entropy, default_progress, descend, error_rate, fit, log_loss
+from .engine.job import Job, check_positive, recipe
 from .engine.outcome import Outcome
-from .shared.classify import percent_wrong
-from .shared.images import pictures
+from .shared.classifier import test_error_percent
+from .shared.images import load_images
 
 BOX = (0.0, 1.0)
-HELD_OUT = 1 / 60  # of the training images, for validation: 1,000
-WARM = 0.2  # of the steps, in which the rate rises
-TRIAL = 64  # of the images that are attacked, the attacks themselves are tried on
-LOUD = 0.2  # of the validation images withstand one step and not many: the alarm
+VALID_FRACTION = 1 / 60  # of the training images: 1,000
+WARMUP_FRACTION = 0.2  # share of the steps
+N_CHECK_EXAMPLES = 64  # attacked images for the sanity checks of the attacks
+OVERFITTING_THRESHOLD = 0.2  # share of validation images robust to one step but not to many
 
-Hardening = Literal["trades", "pgd", "single-step", "pairing", "interval"]
+Method = Literal["trades", "pgd", "single-step", "pairing", "interval"]
 
 
-def strided(channels: tuple[int, ...], hidden: int, *, key: PRNGKeyArray) -> Chain:
-    """Convolutions of 5 by 5 that halve an image of 28 by 28, one for each number of channels, and
-    a hidden layer.
-    """
+def strided_cnn(channels: tuple[int, ...], hidden: int, *, key: PRNGKeyArray) -> Chain:
+    """Convolutions of 5 by 5 with stride 2 on images of 28 by 28, and a hidden layer."""
     key_hidden, key_out, *keys = jr.split(key, 2 + len(channels))
     layers: list[Any] = []
     side = 28
     for c, m, key_layer in zip((1, *channels), channels, keys):
         layers += [Convolution.init(c, m, (5, 5), stride=2, key=key_layer), relu]
         side = -(-side // 2)
-    wide = Linear.init(channels[-1] * side**2, hidden, key=key_hidden)
-    return Chain(*layers, jnp.ravel, wide, relu, Linear.init(hidden, 10, key=key_out))
+    dense = Linear.init(channels[-1] * side**2, hidden, key=key_hidden)
+    return Chain(*layers, jnp.ravel, dense, relu, Linear.init(hidden, 10, key=key_out))
 
 
 @recipe
 def robust_mnist(
     job: Job,
     *,
-    hardening: Hardening = "trades",
-    radius: float = 0.3,
+    method: Method = "trades",
+    eps: float = 0.3,
     steps: int = 5,
     strength: float = 1.0,
     channels: tuple[int, ...] = (16, 32),
     hidden: int = 128,
-    rate: float = 2e-3,
+    learning_rate: float = 2e-3,
     epochs: int = 8,
-    batch: int = 128,
-    judged: int = 300,
+    batch_size: int = 128,
+    n_test: int = 300,
     restarts: int = 1,
 ) -> Outcome:
-    """A network for MNIST that withstands any change of every pixel by up to 0.3, in about ten
-    minutes on two cores.
+    """Robust training on MNIST against perturbations of every pixel by up to 0.3.
 
-    A plain network of the same kind is trained beside it for a third of the time, and both are
-    judged: by projected ascent of 100 steps on two losses, by an ensemble of attacks, and by trials
-    of the attacks themselves, whose warnings are printed.
+    About ten minutes on two cores. A network of the same architecture is trained without attacks
+    for a third of the epochs as a baseline. Both are evaluated by PGD of 100 steps on two losses
+    and by an ensemble of attacks; sanity checks of the attacks are run, and their warnings are
+    printed.
 
     Parameters
     ----------
-    hardening
-        What is made small: trades asks for the same answer all around each image, pgd for the right
-        one at the worst place that several steps find, single-step at that of one; pairing ties the
-        logits to each other besides; interval makes a bound small that holds for every change, with
-        which the network is certified.
-    radius
-        How far a pixel may be moved; they go from 0 to 1.
+    method
+        Robust training: trades (regularise the change of the output around each image), pgd
+        (adversarial training with PGD), single-step (adversarial training with FGSM from a random
+        start), pairing (adversarial logit pairing) or interval (interval bound propagation, whose
+        bounds certify the network).
+    eps
+        Attack budget per pixel; pixels lie in [0, 1].
     steps
-        Of the attack in training; together two and a half times as long as the radius.
+        Steps of the attack in training, of 2.5 eps / steps each.
     strength
-        Of the tie between an image and its surroundings, for trades and pairing.
-    channels
-        Of the convolutions, each of which halves height and width.
+        Strength of the regulariser, for trades and pairing.
     hidden
         Width of the hidden layer.
-    rate
-        Highest learning rate of Adam; a fifth of the steps lead up to it, the others down to zero
+    learning_rate
+        Peak learning rate of Adam, after a warmup over a fifth of the steps; it then decays to zero
         along a cosine.
-    epochs
-        Passes over the training set.
-    batch
-        Examples in a batch.
-    judged
-        Test images that are attacked.
+    n_test
+        Test images to attack.
     restarts
-        Starts of the attacks that they are judged by.
+        Random restarts of the attacks in the evaluation.
     """
-    positive(
-        rate=rate,
+    check_positive(
+        learning_rate=learning_rate,
         epochs=epochs,
-        batch=batch,
-        radius=radius,
+        batch_size=batch_size,
+        eps=eps,
         steps=steps,
-        judged=judged,
+        n_test=n_test,
         restarts=restarts,
     )
-    key_valid, key_init, key_fit, key_judge = jr.split(job.key, 4)
-    full = pictures(job, "mnist")
-    train, valid = data.split(full.train, 1 - HELD_OUT, key=key_valid, by=full.train[1])
+    key_valid, key_init, key_fit, key_attack = jr.split(job.key, 4)
+    full = load_images(job, "mnist")
+    train, valid = data.split(full.train, 1 - VALID_FRACTION, key=key_valid, stratify=full.train[1])
     assert full.test is not None
-    ball = Linf(radius)
-    some = (full.test[0][:judged], full.test[1][:judged])
-    objective = hardened(hardening, ball, steps=steps, strength=strength)
-    net = strided(channels, hidden, key=key_init)
+    ball = Linf(eps)
+    attacked = (full.test[0][:n_test], full.test[1][:n_test])
+    objective = robust_objective(method, ball, steps=steps, strength=strength)
+    net = strided_cnn(channels, hidden, key=key_init)
     table = {}
-    for name, aim, passes in (
-        ("plain", "none", max(1, epochs // 3)),
-        ("hardened", hardening, epochs),
+    for name, training, n_epochs in (
+        ("standard", "none", max(1, epochs // 3)),
+        ("robust", method, epochs),
     ):
-        job.say(f"training the {name} network")
-        iteration = climb(aim, ball, objective, rate=rate, count=passes * (len(train[1]) // batch))
-        found = fit(
+        job.note(f"{name} training")
+        iteration = training_iteration(
+            training,
+            ball,
+            objective,
+            learning_rate=learning_rate,
+            n_steps=n_epochs * (len(train[1]) // batch_size),
+        )
+        result = fit(
             iteration,
             net,
             train,
-            epochs=passes,
-            batch_size=batch,
+            epochs=n_epochs,
+            batch_size=batch_size,
             validation=valid,
             metrics=metrics(ball),
             key=key_fit,
             run=job.part(name),
-            progress=watched(job, aim),
+            progress=progress_with_alert(job, training),
         )
-        judge = partial(judgement, job, found.model, some, ball, restarts, aim, key_judge)
-        row = {"test error %": percent_wrong(found.model, full.test)} | job.remember(
-            f"{name}-attacked", judge
+        evaluate_attacks = partial(
+            _robustness_row, job, result.model, attacked, ball, restarts, training, key_attack
         )
-        table[f"{name} network"] = row
+        row = {"test error %": test_error_percent(result.model, full.test)}
+        table[f"{name} training"] = row | job.cached(f"{name}-attacked", evaluate_attacks)
     return Outcome(
-        found.model,
-        train,
-        full.test,
-        objective,
-        found.history,
-        full.classes,
-        table,
-        found.reason,
-        found.seconds,
-        start=found.start,
+        model=result.model,
+        train=train,
+        test=full.test,
+        objective=objective,
+        history=result.history,
+        classes=full.classes,
+        table=table,
+        reason=result.reason,
+        seconds=result.seconds,
+        start=result.start,
     )
 
 
-def hardened(hardening: str, ball: Linf, *, steps: int, strength: float) -> Objective:
-    """The objective of a way to harden a network."""
+def robust_objective(method: str, ball: Linf, *, steps: int, strength: float) -> Objective:
+    """The training objective of a method."""
     attack = PGD(
         log_loss, ball, step_size=2.5 * ball.radius / steps, steps=steps, box=BOX, output="last"
     )
-    made = {
+    objectives = {
         "trades": lambda: trades(attack, strength=strength),
         "pgd": lambda: adversarial_objective(cross_entropy, attack),
         "single-step": lambda: adversarial_objective(
@@ -181,30 +177,34 @@ def hardened(hardening: str, ball: Linf, *, steps: int, strength: float) -> Obje
         "pairing": lambda: logit_pairing(attack, strength=strength),
         "interval": lambda: interval_cross_entropy(ball, box=BOX),
     }
-    return made[hardening]()
+    return objectives[method]()
 
 
-def climb(
-    hardening: str, ball: Linf, objective: Objective, *, rate: float, count: int
+def training_iteration(
+    method: str, ball: Linf, objective: Objective, *, learning_rate: float, n_steps: int
 ) -> Iteration:
-    """So many steps of Adam. A bound has to grow from nothing, or the network learns to say the
-    same of everything.
+    """Adam with gradient clipping, linear warmup and cosine decay.
+
+    For interval bound propagation the radius grows from 0 in the first half of the steps; with the
+    full radius from the start, the network learns a constant.
     """
-    warm = max(1, round(WARM * count))
-    schedule = optax.warmup_cosine_decay_schedule(0.0, rate, warm, max(warm + 1, count))
+    warmup = max(1, round(WARMUP_FRACTION * n_steps))
+    schedule = optax.warmup_cosine_decay_schedule(
+        0.0, learning_rate, warmup, max(warmup + 1, n_steps)
+    )
     adam = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(schedule))
-    if hardening == "none":
+    if method == "none":
         return descend(cross_entropy, adam)
-    if hardening != "interval":
+    if method != "interval":
         return descend(objective, adam)
-    grown = lambda t: interval_cross_entropy(Linf(ball.radius * t), box=BOX, strength=0.5 * t)
-    return ramp_objective(grown, adam, start=count // 20, steps=max(1, count // 2))
+    objective_at = lambda t: interval_cross_entropy(
+        Linf(ball.radius * t), box=BOX, strength=0.5 * t
+    )
+    return ramp_objective(objective_at, adam, start_step=n_steps // 20, steps=max(1, n_steps // 2))
 
 
 def metrics(ball: Linf) -> dict[str, Objective]:
-    """The error, that under attack, and whether one step is no longer enough to find what many
-    do.
-    """
+    """Clean error, error under attack, and catastrophic overfitting to single-step attacks."""
     many = PGD(untargeted(margin_loss), ball, step_size=ball.radius / 4, steps=10, box=BOX)
     one = PGD(log_loss, ball, step_size=ball.radius, steps=1, box=BOX)
     return {
@@ -214,53 +214,52 @@ def metrics(ball: Linf) -> dict[str, Objective]:
     }
 
 
-def watched(job: Job, hardening: str) -> Progress:
-    """Training on single steps has an alarm."""
-    progress = job.progress or watch()
+def progress_with_alert(job: Job, method: str) -> Progress:
+    """The progress of a job, with an alert on catastrophic overfitting to single-step attacks."""
+    progress = job.progress or default_progress()
     return (
-        MetricAlert(progress, "valid overfitting", above=LOUD)
-        if hardening == "single-step"
+        MetricAlert(progress, "valid overfitting", above=OVERFITTING_THRESHOLD)
+        if method == "single-step"
         else progress
     )
 
 
-def judgement(
-    job: Job, model: Any, some: Batch, ball: Linf, restarts: int, hardening: str, key: PRNGKeyArray
+def _robustness_row(
+    job: Job, model: Any, test: Batch, ball: Linf, restarts: int, method: str, key: PRNGKeyArray
 ) -> dict[str, float]:
-    """The error under attack of some test images in percent, and what cannot be certified; doubts
-    are said.
+    """Error under attack in percent, the number of failed sanity checks, and for interval bound
+    propagation the share of examples that is not certified.
+
+    Warnings of the sanity checks are printed.
     """
-    job.say(f"attacking it on {len(some[1]):,} test images")
-    batch = max(TRIAL, len(some[1]) // 10)
-    found = robustness(
+    job.note(f"attacking {len(test[1]):,} test images")
+    result = robustness(
         model,
-        some,
+        test,
         ball,
         box=BOX,
         steps=50,
         restarts=restarts,
-        white=_white,
-        trial=TRIAL,
-        batch=batch,
+        white_box=_white_box_attacks,
+        n_check_examples=N_CHECK_EXAMPLES,
+        batch_size=max(N_CHECK_EXAMPLES, len(test[1]) // 10),
         key=key,
     )
-    for warning in found.warnings:
-        job.say(warning)
-    numbers = {
-        "error under attack %": 100 * (1 - found.robust),
-        "doubts": float(len(found.warnings)),
+    for warning in result.warnings:
+        job.note(warning)
+    row = {
+        "error under attack %": 100 * (1 - result.robust_accuracy),
+        "failed sanity checks": float(len(result.warnings)),
     }
-    if hardening != "interval":
-        return numbers
-    sure = certified_accuracy(model, some, ball, box=BOX, bounds="interval", batch=256)
-    return numbers | {"not certified %": 100 * (1 - sure.accuracy)}
+    if method != "interval":
+        return row
+    certified = certified_accuracy(model, test, ball, box=BOX, bounds="interval", batch_size=256)
+    return row | {"not certified %": 100 * (1 - certified.accuracy)}
 
 
-def _white(ball: Ball, steps: int, restarts: int) -> AttackEnsemble:
-    """Projected ascent of twice as many short steps on two losses, and the ensemble that follows
-    gradients.
-    """
-    long = [
+def _white_box_attacks(ball: Ball, steps: int, restarts: int) -> AttackEnsemble:
+    """PGD with many short steps on two losses, APGD, and targeted APGD per class."""
+    pgd = [
         PGD(
             untargeted(loss),
             ball,
@@ -271,8 +270,6 @@ def _white(ball: Ball, steps: int, restarts: int) -> AttackEnsemble:
         )
         for loss in (log_loss, margin_loss)
     ]
-    ascents = (
-        APGD(untargeted(), ball, steps=steps, restarts=restarts, box=BOX),
-        APGD(via_target(), ball, steps=steps, box=BOX),
-    )
-    return AttackEnsemble(ball, *long, ascents[0], MultiTargeted(ascents[1]), box=BOX)
+    apgd = APGD(untargeted(), ball, steps=steps, restarts=restarts, box=BOX)
+    targeted = MultiTargeted(APGD(via_target(), ball, steps=steps, box=BOX))
+    return AttackEnsemble(ball, *pgd, apgd, targeted, box=BOX)

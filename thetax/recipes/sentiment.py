@@ -1,5 +1,5 @@
-"""Praise or blame (§6.5): an encoder reads film reviews in their order of words, beside a bag of
-them.
+"""Sentiment of film reviews (§6.5): an encoder, which sees the order of words, against a bag of
+words.
 """
 
 from collections.abc import Sequence
@@ -14,171 +14,184 @@ from ..core import Batch
 from ..data import WordPiece
 from ..models import SentenceClassifier
 from ..train import cross_entropy, error_rate
-from .engine.job import Job, positive, recipe
+from .engine.job import Job, check_positive, recipe
 from .engine.outcome import Outcome
-from .shared.encoder import DROPOUT, Plan, Sizes, Task, check_starts, judge, tune_each
+from .shared.fine_tuning import (
+    DROPOUT,
+    MIN_LENGTH,
+    EncoderConfig,
+    FineTuningTask,
+    TrainingPlan,
+    check_encoders,
+    evaluate_in_blocks,
+    fine_tune_each,
+)
 
 METRICS = {"error": error_rate, "loss": cross_entropy}
-# of the tokens that are kept of a long text are from its beginning, the others from its end
-HEAD = 0.25
-HELD_OUT = 0.1  # of the training reviews, for validation
+HEAD_FRACTION = 0.25  # share of a row that is from the beginning of a long text
+VALID_FRACTION = 0.1  # of the training reviews
+PENALTIES = (0.01, 0.03, 0.1, 0.3)  # inverse strengths of the bag of words
 
 
-def rows(texts: Sequence[str], known: WordPiece, *, length: int) -> Int[np.ndarray, "n {length}"]:
-    """[CLS], the tokens of a text, [SEP]; of a long one the first quarter of what fits and the rest
-    from its end.
+def encode_reviews(
+    texts: Sequence[str], tokeniser: WordPiece, *, max_length: int
+) -> Int[np.ndarray, "n {max_length}"]:
+    """Rows of [CLS], the tokens of a text, [SEP], and padding.
 
-    A review says what it thinks at its end. (Sun et al. 2019, How to fine-tune BERT for text
+    A text that is too long keeps its first tokens, a quarter of the row, and its last ones, since
+    reviews end with their judgement. (Sun et al. 2019, How to fine-tune BERT for text
     classification)
 
-    >>> known = WordPiece(["[UNK]", "[CLS]", "[SEP]", *"abcdef"])
-    >>> rows(["a b", "a b c d e f"], known, length=6).tolist()
+    >>> tokeniser = WordPiece(["[UNK]", "[CLS]", "[SEP]", *"abcdef"])
+    >>> encode_reviews(["a b", "a b c d e f"], tokeniser, max_length=6).tolist()
     [[1, 3, 4, 2, -1, -1], [1, 3, 6, 7, 8, 2]]
     """
-    cls = known.number("[CLS]")
-    sep = known.number("[SEP]")
-    room = length - 2
-    if room < 1:
-        raise ValueError(
-            f"length counts tokens, two of them marks, and must be at least 3; got {length}."
-        )
-    head = round(HEAD * room)
-    found = np.full((len(texts), length), -1, np.int32)
+    if max_length < MIN_LENGTH:
+        raise ValueError(f"max_length: must be at least {MIN_LENGTH}; got {max_length}.")
+    cls = tokeniser.piece_id("[CLS]")
+    sep = tokeniser.piece_id("[SEP]")
+    room = max_length - 2
+    head = round(HEAD_FRACTION * room)
+    rows = np.full((len(texts), max_length), -1, np.int32)
     for i, text in enumerate(texts):
-        row = known.tokens(text, special=False)
+        row = tokeniser.tokens(text, parse_special=False)
         if len(row) > room:
             row = np.concatenate([row[:head], row[len(row) - (room - head) :]])
-        found[i, : len(row) + 2] = np.concatenate([[cls], row, [sep]])
-    return found
+        rows[i, : len(row) + 2] = np.concatenate([[cls], row, [sep]])
+    return rows
 
 
-def _listed(part: Batch) -> tuple[list[str], np.ndarray]:
-    return part[0].tolist(), part[1]
+def _as_lists(split: Batch) -> tuple[list[str], np.ndarray]:
+    return split[0].tolist(), split[1]
 
 
-def bag_of_words(train: tuple[list[str], np.ndarray], valid: tuple[list[str], np.ndarray]) -> Any:
-    """Logistic regression on which words are there, of a strength of penalty that does best on the
-    validation set.
-    """
+def fit_bag_of_words(
+    train: tuple[list[str], np.ndarray], valid: tuple[list[str], np.ndarray]
+) -> Any:
+    """Logistic regression on binary word features; the validation set selects the penalty."""
     from sklearn.feature_extraction.text import CountVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
 
-    fits = [
+    models = [
         make_pipeline(
             CountVectorizer(binary=True, min_df=2), LogisticRegression(C=c, max_iter=500)
         ).fit(*train)
-        for c in (0.01, 0.03, 0.1, 0.3)
+        for c in PENALTIES
     ]
-    return max(fits, key=lambda model: model.score(*valid))
+    return max(models, key=lambda model: model.score(*valid))
 
 
 @recipe
 def sentiment(
     job: Job,
     *,
-    start: tuple[str, ...] = ("scratch",),
-    reviews: int = 25_000,
-    tests: int = 25_000,
-    length: int = 256,
-    pieces: int = 6000,
+    encoder: tuple[str, ...] = ("scratch",),
+    n_train: int = 25_000,
+    n_test: int = 25_000,
+    max_length: int = 256,
+    vocab_size: int = 6000,
     width: int = 64,
     depth: int = 1,
     heads: int = 4,
     dropout: float = 0.3,
-    rate: float = 1e-4,
+    learning_rate: float = 1e-4,
     epochs: int = 2,
-    fresh_rate: float = 1e-3,
-    fresh_epochs: int = 6,
-    batch: int = 32,
+    scratch_learning_rate: float = 1e-3,
+    scratch_epochs: int = 6,
+    batch_size: int = 32,
     precision: Literal["float32", "bfloat16"] = "float32",
 ) -> Outcome:
-    """Praise or blame in film reviews, read by an encoder that was drawn anew, pre-trained on
-    books, or is MiniLM.
+    """Sentiment of film reviews by an encoder: from scratch, pre-trained on books, or MiniLM.
 
-    The two halves are the official ones, and a tenth of the training reviews are for validation. Of
-    a long review the first tokens and the last are read. Drawn anew, an encoder does not do better
-    than the bag of words; MiniLM does by far, but wants a GPU, or fewer reviews:
-    `--start minilm --reviews 2000 --tests 2000`.
+    Training and test half are the official ones; a tenth of the training reviews are for
+    validation. Of a long review the first and the last tokens are used. From scratch, an encoder is
+    no better than a bag of words; MiniLM is, by far, but needs a GPU or fewer reviews: `--encoder
+    minilm --n-train 2000 --n-test 2000`.
 
     Parameters
     ----------
-    start
-        What to begin with, a row of the table each: scratch, minilm, or the folder of a run of
-        bert.
-    reviews
-        Reviews to learn from, 25,000 at most; the bag of words has the same.
-    tests
-        Reviews to test on, 25,000 at most.
-    length
-        Tokens of a review that are read.
-    pieces
-        Size of the vocabulary of an encoder drawn anew.
+    n_train
+        Training reviews, at most 25,000; the bag of words uses the same.
+    n_test
+        Test reviews, at most 25,000.
+    max_length
+        Tokens of a review that are used.
+    vocab_size
+        Vocabulary size of an encoder trained from scratch.
     width
-        Numbers that stand for a token in an encoder drawn anew.
+        Embedding dimension of an encoder trained from scratch.
     depth
-        Blocks of attention in an encoder drawn anew.
+        Layers of an encoder trained from scratch.
     heads
-        Heads of each attention in an encoder drawn anew.
+        Attention heads per layer of an encoder trained from scratch.
     dropout
-        Probability of dropping a number inside an encoder drawn anew.
-    rate
-        Highest learning rate of AdamW where the encoder has learned before.
+        Dropout probability of an encoder trained from scratch.
+    learning_rate
+        Peak learning rate of AdamW for a pre-trained encoder.
     epochs
-        Passes over the training reviews, there.
-    fresh_rate
-        Highest learning rate where all is drawn anew.
-    fresh_epochs
-        Passes over the training reviews, there.
-    batch
-        Reviews in a batch.
-    precision
-        In what the network is computed; weights, norms and losses stay float32.
+        Passes over the training set for a pre-trained encoder.
     """
-    positive(
-        reviews=reviews, tests=tests, batch=batch, rate=rate, epochs=epochs, fresh_rate=fresh_rate
+    check_positive(
+        n_train=n_train,
+        n_test=n_test,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
+        epochs=epochs,
+        scratch_learning_rate=scratch_learning_rate,
     )
-    check_starts(start)
-    key_valid, *keys = jr.split(job.key, 1 + len(start))
-    job.say("loading imdb")
+    check_encoders(encoder)
+    key_valid, *keys = jr.split(job.key, 1 + len(encoder))
+    job.note("loading imdb")
     full = data.load("imdb")
     assert full.test is not None
-    train, valid = data.split(
-        _few(full.train, reviews), 1 - HELD_OUT, key=key_valid, by=full.train[1][:reviews]
-    )
-    test = _few(full.test, tests)
-    job.say("bag of words")
-    bag = bag_of_words(_listed(train), _listed(valid))
-    table = {"bag of words": {"test error %": 100 * (1 - bag.score(*_listed(test)))}}
-    task = Task(
-        train[0].tolist(),
-        (train, valid, test),
-        lambda part, known: (rows(part[0].tolist(), known, length=length), part[1]),
-        lambda begun, key: SentenceClassifier.init(
-            begun.bert, 2, pool=begun.pool, dropout=DROPOUT, key=key
+    train = _first_reviews(full.train, n_train)
+    train, valid = data.split(train, 1 - VALID_FRACTION, key=key_valid, stratify=train[1])
+    test = _first_reviews(full.test, n_test)
+    job.note("bag of words")
+    bag = fit_bag_of_words(_as_lists(train), _as_lists(valid))
+    table = {"bag of words": {"test error %": 100 * (1 - bag.score(*_as_lists(test)))}}
+    task = FineTuningTask(
+        texts=train[0].tolist(),
+        splits=(train, valid, test),
+        encode=lambda split, tokeniser: (
+            encode_reviews(split[0].tolist(), tokeniser, max_length=max_length),
+            split[1],
         ),
-        cross_entropy,
-        METRICS,
-        lambda found: {
-            "test error %": 100 * judge(found.fit.model, found.test, {"error": error_rate})["error"]
+        head=lambda base, key: SentenceClassifier.init(
+            base.bert, 2, pool=base.pool, dropout=DROPOUT, key=key
+        ),
+        objective=cross_entropy,
+        metrics=METRICS,
+        table_row=lambda tuned: {
+            "test error %": 100 * evaluate_in_blocks(tuned.fit.model, tuned.test, METRICS)["error"]
         },
-        full.classes,
+        classes=full.classes,
     )
-    return tune_each(
+    return fine_tune_each(
         job,
-        start,
+        encoder,
         task,
         table,
-        sizes=Sizes(width, depth, heads, pieces, dropout),
-        length=length,
-        fresh=Plan(fresh_rate, fresh_epochs, batch, precision),
-        tuned=Plan(rate, epochs, batch, precision),
+        config=EncoderConfig(
+            width=width, depth=depth, heads=heads, vocab_size=vocab_size, dropout=dropout
+        ),
+        max_length=max_length,
+        scratch=TrainingPlan(
+            learning_rate=scratch_learning_rate,
+            epochs=scratch_epochs,
+            batch_size=batch_size,
+            precision=precision,
+        ),
+        pretrained=TrainingPlan(
+            learning_rate=learning_rate, epochs=epochs, batch_size=batch_size, precision=precision
+        ),
         keys=keys,
     )
 
 
-def _few(part: Batch, count: int) -> Batch:
-    """The first reviews, which are a sample as good as any, without the marks of line breaks."""
-    texts, ys = part
-    plain = [text.replace("<br />", " ") for text in texts[:count].tolist()]
-    return np.array(plain, np.dtypes.StringDType()), np.asarray(ys[:count], np.int32)
+def _first_reviews(split: Batch, n: int) -> Batch:
+    """The first reviews (they are in random order), with spaces for the HTML line breaks."""
+    texts, ys = split
+    plain = [text.replace("<br />", " ") for text in texts[:n].tolist()]
+    return np.array(plain, np.dtypes.StringDType()), np.asarray(ys[:n], np.int32)

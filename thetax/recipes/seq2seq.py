@@ -1,6 +1,4 @@
-"""Dates as people write them, put into one form by a network that reads one and writes the other
-(§5.3).
-"""
+"""Dates in human formats translated into ISO 8601 by an encoder-decoder (§5.3)."""
 
 from functools import partial
 from typing import Any
@@ -15,128 +13,130 @@ from .. import data
 from ..core import Batch
 from ..models import EncoderDecoder, beam_search, greedy
 from ..train import descend, fit, sequence_error_rate, token_cross_entropy
-from .engine.job import Job, positive, recipe
+from .engine.job import Job, check_positive, recipe
 from .engine.outcome import Outcome
 
-BEGIN, END = "<", ">"  # what an answer begins and ends with
-WRITTEN = 11  # characters of an answer and its end: 2026-11-15>
-HELD_OUT = 1000  # dates for validation, and as many to test on
-CLIP = 1.0  # the longest gradient
+BEGIN, END = "<", ">"  # of an answer
+ANSWER_LENGTH = 11  # characters with the end token: 2026-11-15>
+N_HELD_OUT = 1000  # validation dates, and as many test dates
+MAX_GRADIENT_NORM = 1.0
 
 
-def pairs(
-    people: Any, iso: Any, known: data.Characters, told: data.Characters, length: int
+def encode_pairs(
+    dates: Any, iso: Any, source: data.Characters, target: data.Characters, max_length: int
 ) -> Batch:
-    """`((sources, targets), next)`: what is read, what the decoder reads, and what it is to say
-    after each.
-    """
-    sources = known.encode(people, length=length)
-    answers = told.encode([f"{BEGIN}{day}{END}" for day in iso.tolist()], length=WRITTEN + 1)
+    """`((sources, inputs), targets)`: source tokens, and the decoder's inputs and targets."""
+    sources = source.encode(dates, length=max_length)
+    answers = target.encode(
+        [f"{BEGIN}{day}{END}" for day in iso.tolist()], length=ANSWER_LENGTH + 1
+    )
     return (sources, answers[:, :-1]), answers[:, 1:]
 
 
-def exact(model: EncoderDecoder, test: Batch, told: data.Characters, *, width: int = 1) -> float:
-    """The share of sources for which all that is said is right: greedily, or by a beam of that
-    width.
-    """
-    begin, end = (told.letters.index(letter) for letter in (BEGIN, END))
+def exact_match(
+    model: EncoderDecoder, test: Batch, target: data.Characters, *, beam_width: int = 1
+) -> float:
+    """Exact-match accuracy of greedy decoding, or of beam search for a `beam_width` above 1."""
+    begin, end = (target.letters.index(letter) for letter in (BEGIN, END))
 
     def answer(source):
         cell, state = model.decoder(source)
-        if width == 1:
-            return greedy(cell, first=begin, length=WRITTEN, end=end, state=state).tokens
+        if beam_width == 1:
+            return greedy(
+                cell, start_token=begin, max_new_tokens=ANSWER_LENGTH, end_token=end, state=state
+            ).tokens
         return beam_search(
-            cell, first=begin, length=WRITTEN, beam_width=width, end=end, state=state
+            cell,
+            start_token=begin,
+            max_new_tokens=ANSWER_LENGTH,
+            beam_width=beam_width,
+            end_token=end,
+            state=state,
         ).tokens[0]
 
     (sources, _), answers = test
-    said = jax.jit(jax.vmap(answer))(jnp.asarray(sources))
-    return float(np.mean((np.asarray(said) == answers).all(axis=1)))
+    predictions = jax.jit(jax.vmap(answer))(jnp.asarray(sources))
+    return float(np.mean((np.asarray(predictions) == answers).all(axis=1)))
 
 
 @recipe
 def seq2seq(
     job: Job,
     *,
-    examples: int = 10_000,
+    n_train: int = 10_000,
     width: int = 64,
-    vector: int = 32,
+    embedding_dim: int = 32,
     beam_width: int = 4,
-    rate: float = 4e-3,
+    learning_rate: float = 4e-3,
     epochs: int = 8,
-    batch: int = 64,
+    batch_size: int = 64,
 ) -> Outcome:
-    """Dates in many human forms into ISO 8601, by an encoder and a decoder, with attention and
-    without.
+    """Translation of dates into ISO 8601 by an encoder-decoder, with and without attention.
 
-    No day of the test is among those learnt from.
+    No day of the test set occurs in the training set.
 
     Parameters
     ----------
-    examples
-        Dates to train on.
     width
-        Size of the states, and of the attention's hidden layer.
-    vector
-        Numbers that stand for a character.
-    beam_width
-        Beginnings that are carried on together in the search for the likeliest answer.
-    rate
-        Initial learning rate of Adam; it falls to zero along a cosine.
-    epochs
-        Passes over the training set.
-    batch
-        Dates in a batch.
+        Hidden state size of encoder and decoder, and width of the attention's hidden layer.
+    embedding_dim
+        Embedding dimension of a character.
     """
-    positive(
-        examples=examples, width=width, beam_width=beam_width, rate=rate, epochs=epochs, batch=batch
+    check_positive(
+        n_train=n_train,
+        width=width,
+        beam_width=beam_width,
+        learning_rate=learning_rate,
+        epochs=epochs,
+        batch_size=batch_size,
     )
     key_data, *keys = jr.split(job.key, 3)
-    people, iso = data.dates(examples + 2 * HELD_OUT, key=key_data)
-    known = data.Characters.fit(people)
-    told = data.Characters(f"{BEGIN}{END}-0123456789")
-    every = pairs(people, iso, known, told, max(map(len, people.tolist())))
-    cut = lambda start, stop: jax.tree.map(lambda a: a[start:stop], every)
-    valid = cut(examples, examples + HELD_OUT)
-    test = cut(examples + HELD_OUT, None)
-    train = cut(0, examples)
+    dates, iso = data.date_pairs(n_train + 2 * N_HELD_OUT, key=key_data)
+    source = data.Characters.fit(dates)
+    target = data.Characters(f"{BEGIN}{END}-0123456789")
+    pairs = encode_pairs(dates, iso, source, target, max(map(len, dates.tolist())))
+    cut = lambda start, stop: jax.tree.map(lambda a: a[start:stop], pairs)
+    valid = cut(n_train, n_train + N_HELD_OUT)
+    test = cut(n_train + N_HELD_OUT, None)
+    train = cut(0, n_train)
     table = {}
-    draw = partial(EncoderDecoder.init, len(known), len(told), vector, width)
-    schedule = optax.cosine_decay_schedule(rate, max(1, epochs * (examples // batch)))
-    for (name, attend), key in zip(
+    init = partial(EncoderDecoder.init, len(source), len(target), embedding_dim, width)
+    schedule = optax.cosine_decay_schedule(learning_rate, max(1, epochs * (n_train // batch_size)))
+    for (name, attention_width), key in zip(
         {"without attention": None, "with attention": width}.items(), keys
     ):
-        job.say(name)
+        job.note(name)
         key_init, key_fit = jr.split(key)
-        found = fit(
+        result = fit(
             descend(
                 token_cross_entropy,
-                optax.chain(optax.clip_by_global_norm(CLIP), optax.adam(schedule)),
+                optax.chain(optax.clip_by_global_norm(MAX_GRADIENT_NORM), optax.adam(schedule)),
             ),
-            draw(attention_width=attend, key=key_init),
+            init(attention_width=attention_width, key=key_init),
             train,
             epochs=epochs,
-            batch_size=batch,
+            batch_size=batch_size,
             validation=valid,
             metrics={"error": sequence_error_rate, "loss": token_cross_entropy},
             key=key_fit,
             run=job.part(name.replace(" ", "-")),
             progress=job.progress,
         )
-        right = {
-            f"exact by a beam of {beam_width}, %": 100
-            * exact(found.model, test, told, width=beam_width)
+        greedy_accuracy = exact_match(result.model, test, target)
+        beam_accuracy = exact_match(result.model, test, target, beam_width=beam_width)
+        table[name] = {
+            "exact match, greedy %": 100 * greedy_accuracy,
+            f"exact match, beam {beam_width} %": 100 * beam_accuracy,
         }
-        table[name] = {"exact, greedily, %": 100 * exact(found.model, test, told)} | right
     return Outcome(
-        found.model,
-        train,
-        test,
-        token_cross_entropy,
-        found.history,
-        tuple(told.letters),
-        table,
-        found.reason,
-        found.seconds,
-        tokens=tuple(known.letters),
+        model=result.model,
+        train=train,
+        test=test,
+        objective=token_cross_entropy,
+        history=result.history,
+        classes=tuple(target.letters),
+        table=table,
+        reason=result.reason,
+        seconds=result.seconds,
+        tokens=tuple(source.letters),
     )

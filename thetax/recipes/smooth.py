@@ -1,6 +1,4 @@
-"""Digits named with a proof (§13): a network that knows noise, its votes, and the radius that they
-certify.
-"""
+"""Randomised smoothing (§13): certified radii for a network trained with Gaussian noise."""
 
 import jax.numpy as jnp
 import jax.random as jr
@@ -18,17 +16,17 @@ from ..certify import (
 )
 from ..core import Batch, Model, predict
 from ..threat import L2
-from ..train import augmented, cross_entropy
-from .engine.job import Job, positive, recipe
+from ..train import cross_entropy, with_augmentation
+from .engine.job import Job, check_positive, recipe
 from .engine.outcome import Outcome
-from .robust_mnist import strided
-from .shared.classify import classify, percent_wrong
-from .shared.images import pictures
+from .robust_mnist import strided_cnn
+from .shared.classifier import fit_classifier, test_error_percent
+from .shared.images import load_images
 
-HELD_OUT = 1 / 60  # of the training images, for validation: 1,000
+VALID_FRACTION = 1 / 60  # of the training images: 1,000
 RADII = (0.25, 0.5, 1.0)
-STEPS = 40  # of the attacks
-CHOOSE = 100  # draws that choose the class, before others count it
+ATTACK_STEPS = 40
+N_SELECTION_SAMPLES = 100  # that select the class, before `n_samples` others count it
 
 
 @recipe
@@ -36,146 +34,165 @@ def smooth(
     job: Job,
     *,
     noise: float = 0.5,
-    judged: int = 200,
-    draws: int = 1000,
-    failure: float = 0.001,
+    n_test: int = 200,
+    n_samples: int = 1000,
+    failure_probability: float = 0.001,
     channels: tuple[int, ...] = (32, 64),
     hidden: int = 128,
-    rate: float = 2e-3,
+    learning_rate: float = 2e-3,
     epochs: int = 8,
-    batch: int = 128,
+    batch_size: int = 128,
 ) -> Outcome:
-    """A network for MNIST that is proven right in Euclidean balls, by chance, in about five minutes
-    on two cores.
+    """Randomised smoothing on MNIST: certified accuracy in Euclidean balls.
 
-    It is trained with noise. Smoothed, it says what it says most often of an image with noise
-    added, and the more often, the farther around the image that is proven. Beside it stands what an
-    attack leaves of the network itself.
+    About five minutes on two cores. The network is trained with Gaussian noise. The smoothed
+    classifier returns the class that the network predicts most often for an image with noise; the
+    larger the share of these predictions, the larger the certified radius. The table also has the
+    accuracy of the network under attack.
 
     Parameters
     ----------
     noise
-        Standard deviation of the noise, in training and in the votes; pixels go from 0 to 1.
-    judged
-        Test images that are certified and attacked.
-    draws
-        Votes on an image.
-    failure
-        Probability that the certificate of an image is wrong, at most.
-    channels
-        Of the convolutions, each of which halves height and width.
+        Standard deviation of the noise, in training and in smoothing; pixels lie in [0, 1].
+    n_test
+        Test images to certify and to attack.
+    n_samples
+        Monte-Carlo samples per image.
+    failure_probability
+        Maximum probability that the certificate of an image is wrong.
     hidden
         Width of the hidden layer.
-    rate
-        Initial learning rate of Adam; it falls to zero along a cosine.
-    epochs
-        Passes over the training set.
-    batch
-        Examples in a batch.
     """
-    positive(noise=noise, judged=judged, draws=draws, rate=rate, epochs=epochs, batch=batch)
-    if not 0 < failure < 1:
-        raise ValueError(f"failure is a probability, between 0 and 1; got {failure}.")
-    if (most := farthest(noise, draws, failure)) == 0:
+    check_positive(
+        noise=noise,
+        n_test=n_test,
+        n_samples=n_samples,
+        learning_rate=learning_rate,
+        epochs=epochs,
+        batch_size=batch_size,
+    )
+    if not 0 < failure_probability < 1:
+        raise ValueError(f"failure_probability must lie in (0, 1); got {failure_probability}.")
+    largest = max_radius(noise, n_samples, failure_probability)
+    if largest == 0:
         raise ValueError(
-            f"draws={draws} that all agree prove nothing at failure={failure}; give more."
+            f"n_samples={n_samples} is too small to certify anything at failure_probability="
+            f"{failure_probability}, even if all samples agree; use more."
         )
-    key_valid, key_init, key_fit, key_votes = jr.split(job.key, 4)
-    full = pictures(job, "mnist")
+    key_valid, key_init, key_fit, key_samples = jr.split(job.key, 4)
+    full = load_images(job, "mnist")
     assert full.test is not None
-    train, valid = data.split(full.train, 1 - HELD_OUT, key=key_valid, by=full.train[1])
-    objective = augmented(cross_entropy, gaussian_noise(noise))
-    found = classify(
+    train, valid = data.split(full.train, 1 - VALID_FRACTION, key=key_valid, stratify=full.train[1])
+    objective = with_augmentation(cross_entropy, gaussian_noise(noise))
+    result = fit_classifier(
         job,
-        strided(channels, hidden, key=key_init),
+        strided_cnn(channels, hidden, key=key_init),
         train,
         valid,
         objective=objective,
-        rate=rate,
+        learning_rate=learning_rate,
         epochs=epochs,
-        batch=batch,
+        batch_size=batch_size,
         key=key_fit,
         run=job.run,
     )
-    some = tuple(jnp.asarray(part[:judged]) for part in full.test)
-    proven = job.remember(
-        "votes", lambda: _votes(job, found.model, some, noise, draws, failure, key=key_votes)
+    test = tuple(jnp.asarray(part[:n_test]) for part in full.test)
+    certified = job.cached(
+        "certificates",
+        lambda: _certify(
+            job, result.model, test, noise, n_samples, failure_probability, key=key_samples
+        ),
     )
-    stands = job.remember("attack", lambda: _attacked(job, found.model, some))["stands"]
-    radius = np.array(proven["radius"], float)
-    right = np.array(proven["right"], bool)
-    measured = CertifiedRadii(np.where(right, radius, 0.0), np.array(RADII), np.array(stands), most)
+    attacked = job.cached("attack", lambda: _accuracy_under_attack(job, result.model, test))
+    accuracy = attacked["accuracy"]
+    radii = np.array(certified["radii"], float)
+    correct = np.array(certified["correct"], bool)
+    measured = CertifiedRadii(
+        np.where(correct, radii, 0.0), np.array(RADII), np.array(accuracy), largest
+    )
     table = {
         "smoothed network": {
-            "test error %": 100 * float(np.mean(~right)),
-            "abstained %": 100 * float(np.mean(radius == 0)),
-            **{f"right within {r:g} %": 100 * float(measured.proven(r)) for r in RADII},
+            "test error %": 100 * float(np.mean(~correct)),
+            "abstained %": 100 * float(np.mean(radii == 0)),
+            **{
+                f"accuracy at L2 {r:g} %": 100 * float(measured.certified_accuracy(r))
+                for r in RADII
+            },
         },
         "network": {
-            "test error %": percent_wrong(found.model, full.test),
-            **{f"right within {r:g} %": 100 * share for r, share in zip(RADII, stands)},
+            "test error %": test_error_percent(result.model, full.test),
+            **{f"accuracy at L2 {r:g} %": 100 * share for r, share in zip(RADII, accuracy)},
         },
     }
     return Outcome(
-        found.model,
-        train,
-        full.test,
-        objective,
-        found.history,
-        full.classes,
-        table,
-        found.reason,
-        found.seconds,
-        start=found.start,
+        model=result.model,
+        train=train,
+        test=full.test,
+        objective=objective,
+        history=result.history,
+        classes=full.classes,
+        table=table,
+        reason=result.reason,
+        seconds=result.seconds,
+        start=result.start,
         measured=measured,
     )
 
 
-def farthest(noise: float, draws: int, failure: float) -> float:
-    r"""The radius that is proven if all draws agree, $\sigma\, \Phi^{-1}(\alpha^{1/n})$; 0 if that
-    is too few.
+def max_radius(noise: float, n_samples: int, failure_probability: float) -> float:
+    r"""Certified radius if all samples agree, $\sigma\, \Phi^{-1}(\alpha^{1/n})$; 0 for too few.
 
-    >>> round(farthest(0.5, 1000, 0.001), 3), farthest(0.5, 9, 0.001)
+    >>> round(max_radius(0.5, 1000, 0.001), 3), max_radius(0.5, 9, 0.001)
     (1.232, 0.0)
     """
-    p = float(clopper_pearson_lower_bound(draws, draws, failure=failure))
+    p = float(
+        clopper_pearson_lower_bound(n_samples, n_samples, failure_probability=failure_probability)
+    )
     return float(noise * ndtri(p)) if p > 0.5 else 0.0
 
 
-def _votes(
+def _certify(
     job: Job,
     model: Model,
-    some: Batch,
+    test: Batch,
     noise: float,
-    draws: int,
-    failure: float,
+    n_samples: int,
+    failure_probability: float,
     *,
     key: PRNGKeyArray,
 ) -> dict[str, list[float]]:
-    """The radius that is proven for each image, and whether the label is right."""
-    job.say(f"certifying {len(some[1]):,} test images, with {CHOOSE + draws:,} votes on each")
-    found = randomised_smoothing(
-        model, some[0], noise=noise, choose=CHOOSE, draws=draws, failure=failure, key=key
+    """Certified radius of each image, and whether the smoothed prediction is correct."""
+    job.note(
+        f"certifying {len(test[1]):,} test images, {N_SELECTION_SAMPLES + n_samples:,} samples each"
+    )
+    result = randomised_smoothing(
+        model,
+        test[0],
+        noise=noise,
+        n_selection_samples=N_SELECTION_SAMPLES,
+        n_samples=n_samples,
+        failure_probability=failure_probability,
+        key=key,
     )
     return {
-        "radius": found.radius.tolist(),
-        "right": (found.labels == np.asarray(some[1])).tolist(),
+        "radii": result.radii.tolist(),
+        "correct": (result.labels == np.asarray(test[1])).tolist(),
     }
 
 
-def _attacked(job: Job, model: Model, some: Batch) -> dict[str, list[float]]:
-    """The share of the images that ascent within each radius leaves right, without noise."""
-    job.say("attacking them without the noise")
-    xs, ys = some
-    stands = []
+def _accuracy_under_attack(job: Job, model: Model, test: Batch) -> dict[str, list[float]]:
+    """Accuracy of the network without noise under PGD at each radius."""
+    job.note("attacking the network without noise")
+    xs, ys = test
+    accuracy = []
     for radius in RADII:
-        ascent = PGD(
+        pgd = PGD(
             untargeted(margin_loss),
             L2(radius),
-            step_size=2.5 * radius / STEPS,
-            steps=STEPS,
+            step_size=2.5 * radius / ATTACK_STEPS,
+            steps=ATTACK_STEPS,
             box=(0.0, 1.0),
         )
-        worst = perturb(ascent, model, (xs, ys))
-        stands.append(float((jnp.argmax(predict(model, worst), axis=-1) == ys).mean()))
-    return {"stands": stands}
+        adversarial = perturb(pgd, model, (xs, ys))
+        accuracy.append(float((jnp.argmax(predict(model, adversarial.xs), axis=-1) == ys).mean()))
+    return {"accuracy": accuracy}

@@ -1,5 +1,5 @@
-"""Spam by networks: ESL's exercise 11.7, beside a linear and an additive model, and what the
-networks lean on.
+"""Spam detection (ESL, exercise 11.7): an ensemble of networks, a linear and an additive model,
+and the importance of the features.
 """
 
 from functools import partial
@@ -12,7 +12,7 @@ import optax
 
 from .. import data
 from ..core import Batch
-from ..explain import importance
+from ..explain import permutation_importance
 from ..layers import Ensemble
 from ..models import MLP, logistic_regression
 from ..train import (
@@ -21,18 +21,20 @@ from ..train import (
     descend,
     evaluate,
     fit,
-    restarts,
-    weight_decay,
+    per_member,
 )
-from .engine.job import Job, positive, recipe
+from ..train import (
+    weight_decay as with_weight_decay,
+)
+from .engine.job import Job, check_positive, recipe
 from .engine.outcome import Outcome
 
-TRAIN = 3065  # mails to train on, as in ESL §9.1.2
-SHOWN = 8  # features that the table names
+N_TRAIN = 3065  # e-mails, as in ESL §9.1.2
+N_FEATURES_SHOWN = 8  # most important ones, in the table
 
 
-def _additive(train: Batch, test: Batch) -> float:
-    """The test error, in percent, of a logistic model that adds a cubic spline of each feature."""
+def _additive_model_error(train: Batch, test: Batch) -> float:
+    """Test error in percent of additive logistic regression with a cubic spline of each feature."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import SplineTransformer
@@ -48,93 +50,92 @@ def spam(
     *,
     hidden: int = 10,
     members: int = 10,
-    decay: float = 1e-3,
-    rate: float = 1e-2,
+    weight_decay: float = 1e-3,
+    learning_rate: float = 1e-2,
     epochs: int = 20,
-    batch: int = 100,
+    batch_size: int = 100,
 ) -> Outcome:
-    """Spam or not, on 4,601 mails: the average of several small networks, beside logistic and
-    additive regression.
+    """Spam detection in 4,601 e-mails by an ensemble of small networks.
+
+    Logistic and additive regression are the baselines.
 
     Parameters
     ----------
     hidden
-        Units of the hidden layer.
-    members
-        Networks to average, each from weights of its own.
-    decay
-        Strength of the ridge penalty.
-    rate
+        Width of the hidden layer.
+    learning_rate
         Learning rate of Adam.
-    epochs
-        Passes over the training set.
-    batch
-        Examples in a batch.
     """
-    positive(hidden=hidden, members=members, rate=rate, epochs=epochs, batch=batch)
-    key_split, key_init, key_line, key_nets, key_shuffle = jr.split(job.key, 5)
+    check_positive(
+        hidden=hidden,
+        members=members,
+        learning_rate=learning_rate,
+        epochs=epochs,
+        batch_size=batch_size,
+    )
+    key_split, key_init, key_logistic, key_nets, key_shuffle = jr.split(job.key, 5)
     full = data.load("spambase")
     xs = np.log(full.train[0] + 0.1)
     ys = full.train[1]
-    train, test = data.split((xs, ys), TRAIN / 4601, key=key_split, by=ys)
+    train, test = data.split((xs, ys), N_TRAIN / 4601, key=key_split, stratify=ys)
     scale = data.Standardise.fit(train[0])
     train = (scale(train[0]), train[1])
     test = (scale(test[0]), test[1])
-    wrong = lambda model: 100 * evaluate(model, test, {"error": binary_error_rate})["error"]
-    job.say("logistic and additive regression")
-    settings = {"epochs": epochs, "batch_size": batch, "progress": job.progress}
-    line = fit(
-        descend(binary_cross_entropy, optax.adam(rate)),
+    error = lambda model: 100 * evaluate(model, test, {"error": binary_error_rate})["error"]
+    job.note("logistic and additive regression")
+    settings = {"epochs": epochs, "batch_size": batch_size, "progress": job.progress}
+    logistic = fit(
+        descend(binary_cross_entropy, optax.adam(learning_rate)),
         logistic_regression(xs.shape[1]),
         train,
-        key=key_line,
+        key=key_logistic,
         run=job.part("logistic-regression"),
         **settings,
     )
     table = {
-        "logistic regression": {"test error %": wrong(line.model)},
-        "additive regression, splines": {"test error %": _additive(train, test)},
+        "logistic regression": {"test error %": error(logistic.model)},
+        "additive logistic regression": {"test error %": _additive_model_error(train, test)},
     }
-    job.say(f"{members} networks")
+    job.note(f"{members} networks")
     nets = Ensemble.init(partial(MLP.init, xs.shape[1], hidden, 1), members, key=key_init)
-    objective = weight_decay(binary_cross_entropy, strength=decay)
-    found = fit(
-        restarts(descend(objective, optax.adam(rate))),
+    objective = with_weight_decay(binary_cross_entropy, strength=weight_decay)
+    result = fit(
+        per_member(descend(objective, optax.adam(learning_rate))),
         nets,
         train,
         key=key_nets,
         run=job.part("networks"),
         **settings,
     )
-    each = jax.vmap(lambda net: binary_error_rate(net, test))(found.model.members)
-    table["network, mean of the members"] = {"test error %": 100 * float(each.mean())}
-    table |= _leans(found.model, test, full.features, key_shuffle)
-    table["networks averaged"] = {"test error %": wrong(found.model)}
+    member_errors = jax.vmap(lambda net: binary_error_rate(net, test))(result.model.members)
+    table["single network (mean)"] = {"test error %": 100 * float(member_errors.mean())}
+    table |= _importance_rows(result.model, test, full.features, key_shuffle)
+    table["ensemble"] = {"test error %": error(result.model)}
     return Outcome(
-        found.model,
-        train,
-        test,
-        binary_cross_entropy,
-        found.history,
-        full.classes,
-        table,
-        found.reason,
-        found.seconds,
-        start=found.start,
+        model=result.model,
+        train=train,
+        test=test,
+        objective=binary_cross_entropy,
+        history=result.history,
+        classes=full.classes,
+        table=table,
+        reason=result.reason,
+        seconds=result.seconds,
+        start=result.start,
     )
 
 
-def _leans(
+def _importance_rows(
     model: Ensemble, test: Batch, features: tuple[str, ...], key
 ) -> dict[str, dict[str, float]]:
-    """A row for each feature the model leans on most: the test error with that feature shuffled."""
-    seen = importance(
+    """Permutation importance: the test error with each of the most important features shuffled."""
+    importance = permutation_importance(
         model, jax.tree.map(jnp.asarray, test), binary_error_rate, features=features, key=key
     )
     return {
         f"... with {features[j]} shuffled": {
-            "test error %": 100 * float(seen.base + seen.rise[j]),
-            "± %": 100 * float(seen.error[j]),
+            "test error %": 100 * float(importance.baseline + importance.increase[j]),
+            "± %": 100 * float(importance.error[j]),
         }
-        for j in seen.order[:SHOWN]
+        for j in importance.ranking[:N_FEATURES_SHOWN]
     }

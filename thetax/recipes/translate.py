@@ -1,6 +1,4 @@
-"""Verses from English into German by an encoder and a decoder that attend (§6.4), beside what came
-before them.
-"""
+"""Translation of Bible verses from English to German by a transformer (§6.4)."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -16,89 +14,105 @@ from jaxtyping import Int
 from .. import data
 from ..core import Batch, Objective
 from ..models import EncoderDecoder, Translator, beam_search, greedy
-from ..train import Fit, bleu, descend, fit, mixed_precision, per_token
-from .engine.job import Job, positive, recipe
+from ..train import FitResult, bleu, descend, fit, mixed_precision, per_token
+from .engine.job import Job, check_positive, recipe
 from .engine.outcome import Outcome
-from .shared.ibm_model_1 import Dictionary
-from .shared.transformer_training import decayed_adam, smooth_log_loss, token_loss, warm_root
+from .shared.ibm_model_1 import IBMModel1
+from .shared.transformer_training import (
+    adamw_on_matrices,
+    blockwise_token_cross_entropy,
+    inverse_sqrt_schedule,
+    label_smoothed_log_loss,
+)
 
-BEGIN, END = "<begin>", "<end>"  # what a translation begins and ends with; both are pieces
-VALID = (
+BEGIN, END = "<begin>", "<end>"  # special tokens of a translation
+VALID_BOOKS = (
     "Lamentations",
     "Haggai",
     "Philippians",
     "1 John",
-)  # books that say little of what others say
-TEST = ("Ruth", "Esther", "Ecclesiastes", "Jonah", "Philemon", "James")
-LENGTHS = 3  # to which batches are cut
-BLOCK = 64  # sources translated at once
-LATE = 0.98  # the second moment's memory
-LEAST = 256 + 2  # pieces: every byte, and the two marks
+)  # books that share little text with others
+TEST_BOOKS = ("Ruth", "Esther", "Ecclesiastes", "Jonah", "Philemon", "James")
+N_LENGTH_BUCKETS = 3  # sequence lengths to which batches are padded
+TRANSLATION_BLOCK = 64  # sentences translated at once
+BETA2 = 0.98  # of Adam
+MIN_VOCAB_SIZE = 256 + 2  # all bytes, and the two special tokens
 
 
-def held_out(verses: data.Verses) -> tuple[data.Verses, data.Verses, data.Verses]:
-    """Verses to train on, for validation and to test on: no book is in two of them."""
+def split_by_book(verses: data.Verses) -> tuple[data.Verses, data.Verses, data.Verses]:
+    """Training, validation and test verses, split by books."""
     number = lambda names: [verses.books.index(name) for name in names]
-    valid = np.isin(verses.book, number(VALID))
-    test = np.isin(verses.book, number(TEST))
+    valid = np.isin(verses.book, number(VALID_BOOKS))
+    test = np.isin(verses.book, number(TEST_BOOKS))
     return verses.select(~valid & ~test), verses.select(valid), verses.select(test)
 
 
-def pairs(verses: data.Verses, known: data.BytePairs, length: int, *, whole: bool = False) -> Batch:
-    """`((sources, targets), next)`: what is read, what the decoder reads, and what it is to say
-    after each.
+def encode_pairs(
+    verses: data.Verses,
+    tokeniser: data.BytePairEncoding,
+    max_length: int,
+    *,
+    drop_long: bool = False,
+) -> Batch:
+    """`((sources, inputs), targets)`: source tokens, and the decoder's inputs and targets.
 
-    With `whole` only pairs of which both sides are at most so long; otherwise longer ones are cut.
+    With `drop_long`, pairs longer than `max_length` tokens are left out; otherwise they are cut.
     """
-    sources = known.encode(verses.english, length=length + 1)
-    answers = known.encode(
-        [f"{BEGIN}{text}{END}" for text in verses.german.tolist()], length=length + 2
+    sources = tokeniser.encode(verses.english, length=max_length + 1)
+    answers = tokeniser.encode(
+        [f"{BEGIN}{text}{END}" for text in verses.german.tolist()], length=max_length + 2
     )
-    if whole:
-        fit_in = (sources[:, -1] < 0) & (answers[:, -1] < 0)
-        sources = sources[fit_in]
-        answers = answers[fit_in]
-    read = np.where(answers == known.number(END), -1, answers)
-    return (sources[:, :length], read[:, :length]), answers[:, 1 : length + 1]
+    if drop_long:
+        short = (sources[:, -1] < 0) & (answers[:, -1] < 0)
+        sources = sources[short]
+        answers = answers[short]
+    inputs = np.where(answers == tokeniser.piece_id(END), -1, answers)
+    return (sources[:, :max_length], inputs[:, :max_length]), answers[:, 1 : max_length + 1]
 
 
-def said(
+def translate_texts(
     model: Any,
     sources: Any,
-    known: data.BytePairs,
+    tokeniser: data.BytePairEncoding,
     *,
-    length: int,
-    width: int = 1,
-    penalty: float = 0.0,
+    max_length: int,
+    beam_width: int = 1,
+    length_penalty: float = 0.0,
 ) -> list[str]:
-    """What the model makes of each source, greedily or by a beam of that width."""
-    begin = known.number(BEGIN)
-    end = known.number(END)
+    """Translations by greedy search, or by beam search for a `beam_width` above 1."""
+    begin = tokeniser.piece_id(BEGIN)
+    end = tokeniser.piece_id(END)
 
     def answer(model, source):
         cell, state = (
-            model.decoder(source, length=length) if _keeps(model) else model.decoder(source)
+            model.decoder(source, max_length=max_length)
+            if _needs_length(model)
+            else model.decoder(source)
         )
-        if width == 1:
-            return greedy(cell, first=begin, length=length, end=end, state=state).tokens
-        found = beam_search(
+        if beam_width == 1:
+            return greedy(
+                cell, start_token=begin, max_new_tokens=max_length, end_token=end, state=state
+            ).tokens
+        result = beam_search(
             cell,
-            first=begin,
-            length=length,
-            beam_width=width,
-            end=end,
+            start_token=begin,
+            max_new_tokens=max_length,
+            beam_width=beam_width,
+            end_token=end,
             state=state,
-            length_penalty=penalty,
+            length_penalty=length_penalty,
         )
-        return found.tokens[0]
+        return result.tokens[0]
 
-    every = jax.jit(lambda model, xs: jax.lax.map(lambda x: answer(model, x), xs, batch_size=BLOCK))
-    rows: Int[np.ndarray, "n t"] = np.asarray(every(model, jnp.asarray(sources)))
-    return [known.decode(row[row != end]) for row in rows]
+    answer_all = jax.jit(
+        lambda model, xs: jax.lax.map(lambda x: answer(model, x), xs, batch_size=TRANSLATION_BLOCK)
+    )
+    rows: Int[np.ndarray, "n t"] = np.asarray(answer_all(model, jnp.asarray(sources)))
+    return [tokeniser.decode(row[row != end]) for row in rows]
 
 
-def _keeps(model: Any) -> bool:
-    """Whether its decoder must be told how much there is to keep."""
+def _needs_length(model: Any) -> bool:
+    """Whether the decoder needs the maximum length, for the size of its KV cache."""
     return isinstance(model, Translator)
 
 
@@ -106,154 +120,151 @@ def _keeps(model: Any) -> bool:
 def translate(
     job: Job,
     *,
-    pieces: int = 2000,
+    vocab_size: int = 2000,
     width: int = 128,
     depth: int = 2,
     heads: int = 4,
-    length: int = 64,
+    max_length: int = 64,
     dropout: float = 0.1,
-    smoothing: float = 0.1,
-    decay: float = 0.01,
+    label_smoothing: float = 0.1,
+    weight_decay: float = 0.01,
     beam_width: int = 4,
-    penalty: float = 1.0,
-    rate: float = 2e-3,
-    warm: int = 400,
+    length_penalty: float = 1.0,
+    learning_rate: float = 2e-3,
+    warmup_steps: int = 400,
     epochs: int = 14,
-    batch: int = 64,
-    state: int = 128,
-    lessons: int = 4,
+    batch_size: int = 64,
+    baseline_width: int = 128,
+    baseline_epochs: int = 4,
     precision: Literal["float32", "bfloat16"] = "float32",
 ) -> Outcome:
-    """Verses of the Bible from English into German by a transformer, beside a recurrent network and
-    a dictionary.
+    """Translation of Bible verses from English to German by a transformer.
 
-    The books of Lamentations, Haggai, Philippians and 1 John are for validation; Ruth, Esther,
-    Ecclesiastes, Jonah, Philemon and James are the test. The pieces, for both languages together,
-    are learnt from the other books, and so is the dictionary, by EM. What is said is judged by
-    BLEU, greedily and by a beam.
+    A recurrent network and a dictionary are the baselines. Lamentations, Haggai, Philippians and 1
+    John are for validation; Ruth, Esther, Ecclesiastes, Jonah, Philemon and James are the test set.
+    The byte-pair vocabulary, shared by both languages, is learned from the other books, and so is
+    the dictionary (IBM model 1, by EM). Translations by greedy and by beam search are scored by
+    BLEU.
 
     Parameters
     ----------
-    pieces
-        Size of the vocabulary of byte pairs.
-    width
-        Numbers that stand for a piece.
+    vocab_size
+        Size of the byte-pair vocabulary.
     depth
         Layers of the encoder, and of the decoder.
-    heads
-        Heads of attention in a layer.
-    length
-        Pieces of a verse, at most; longer ones are not learnt from.
-    dropout
-        Probability of dropping a number.
-    smoothing
-        Share of the label that is spread over all pieces.
-    decay
-        How fast matrices decay, as a share of the learning rate.
-    beam_width
-        Beginnings that are carried on together in the search for the likeliest translation.
-    penalty
-        The power of its length by which the likelihood of a translation is divided.
-    rate
-        Highest learning rate of Adam.
-    warm
-        Steps that lead up to it; then it falls with the root of their number.
-    epochs
-        Passes over the training set.
-    batch
-        Verses in a batch.
-    state
-        Size of the states of the recurrent network, and of its attention's hidden layer.
-    lessons
-        Passes of the recurrent network over the training set; 0 to leave it out.
-    precision
-        In what the networks are computed; weights, norms and losses stay float32.
+    max_length
+        Maximum length of a verse in tokens; longer ones are left out of the training set.
+    weight_decay
+        Decoupled weight decay of AdamW, on weight matrices only.
+    length_penalty
+        Exponent of the length penalty of the beam search.
+    learning_rate
+        Peak learning rate of AdamW.
+    warmup_steps
+        Steps of linear warmup; after it the learning rate falls with the square root of the step.
+    baseline_width
+        Hidden state size of the recurrent baseline, and width of its attention's hidden layer.
+    baseline_epochs
+        Passes over the training set for the recurrent baseline; 0 to leave it out.
     """
-    positive(
+    check_positive(
         width=width,
         depth=depth,
         heads=heads,
-        length=length,
+        max_length=max_length,
         beam_width=beam_width,
-        rate=rate,
-        warm=warm,
+        learning_rate=learning_rate,
+        warmup_steps=warmup_steps,
         epochs=epochs,
-        batch=batch,
-        state=state,
+        batch_size=batch_size,
+        baseline_width=baseline_width,
     )
-    if pieces < LEAST:
+    if vocab_size < MIN_VOCAB_SIZE:
         raise ValueError(
-            f"pieces: the bytes and two marks are {LEAST} already; got {pieces}. Choose more."
+            f"vocab_size must be at least {MIN_VOCAB_SIZE}, for all bytes and two special tokens; "
+            f"got {vocab_size}."
         )
-    bleu(["."], ["."])  # tells now, not after hours, if its library is missing
+    bleu(["."], ["."])  # raises now, not after training, if sacrebleu is missing
     key_stream, *keys = jr.split(job.key, 3)
-    job.say("loading verses, and cutting them into pieces")
-    parts = held_out(_verses())
-    known = data.BytePairs.fit(
-        [*parts[0].english, *parts[0].german], size=pieces, special=(BEGIN, END)
+    job.note("loading verses, and learning their vocabulary")
+    splits = split_by_book(_load_verses())
+    tokeniser = data.BytePairEncoding.fit(
+        [*splits[0].english, *splits[0].german], vocab_size=vocab_size, special_tokens=(BEGIN, END)
     )
-    train, valid, test = (pairs(part, known, length, whole=part is parts[0]) for part in parts)
-    job.say("dictionary")
-    table = {"dictionary": _word_by_word(parts[0], parts[2])}
-    objective = per_token(smooth_log_loss(smoothing))
-    learn = partial(
-        _learn,
+    train, valid, test = (
+        encode_pairs(split, tokeniser, max_length, drop_long=split is splits[0]) for split in splits
+    )
+    job.note("dictionary")
+    table = {"dictionary": _word_by_word_row(splits[0], splits[2])}
+    objective = per_token(label_smoothed_log_loss(label_smoothing))
+    fit_model = partial(
+        _fit,
         job,
         objective=mixed_precision(objective) if precision == "bfloat16" else objective,
-        optimiser=decayed_adam(warm_root(rate, warm=warm), decay=decay, late=LATE),
-        stream=data.by_length(train, batch_size=batch, count=LENGTHS, key=key_stream),
+        optimiser=adamw_on_matrices(
+            inverse_sqrt_schedule(learning_rate, warmup_steps=warmup_steps),
+            weight_decay=weight_decay,
+            beta2=BETA2,
+        ),
+        stream=data.batches_by_length(
+            train, batch_size=batch_size, n_buckets=N_LENGTH_BUCKETS, key=key_stream
+        ),
         valid=valid,
     )
-    judged = partial(
+    table_row = partial(
         _row,
         test[0][0],
-        parts[2].german.tolist(),
-        known,
-        length=length,
+        splits[2].german.tolist(),
+        tokeniser,
+        max_length=max_length,
         beam_width=beam_width,
-        penalty=penalty,
+        length_penalty=length_penalty,
     )
-    if lessons:
+    if baseline_epochs:
         net = EncoderDecoder.init(
-            len(known), len(known), width, state, attention_width=state, key=keys[0]
+            len(tokeniser),
+            len(tokeniser),
+            width,
+            baseline_width,
+            attention_width=baseline_width,
+            key=keys[0],
         )
-        table["recurrent network"] = judged(
-            learn(net, "recurrent network", epochs=lessons, key=keys[0])
+        table["recurrent network"] = table_row(
+            fit_model(net, "recurrent network", epochs=baseline_epochs, key=keys[0])
         )
     net = Translator.init(
-        None, len(known), width, depth=depth, heads=heads, dropout=dropout, key=keys[1]
+        None, len(tokeniser), width, depth=depth, heads=heads, dropout=dropout, key=keys[1]
     )
-    found = learn(net, "transformer", epochs=epochs, key=keys[1])
-    table["transformer"] = judged(found)
-    names = tuple(known.decode([number]) for number in range(len(known)))
+    result = fit_model(net, "transformer", epochs=epochs, key=keys[1])
+    table["transformer"] = table_row(result)
+    names = tuple(tokeniser.decode([number]) for number in range(len(tokeniser)))
     return Outcome(
-        found.model,
-        train,
-        test,
-        objective,
-        found.history,
-        names,
-        table,
-        found.reason,
-        found.seconds,
+        model=result.model,
+        train=train,
+        test=test,
+        objective=objective,
+        history=result.history,
+        classes=names,
+        table=table,
+        reason=result.reason,
+        seconds=result.seconds,
         tokens=names,
     )
 
 
-def _verses() -> data.Verses:
-    """Those that surely say the same."""
-    every = data.load_verses()
-    return every.select(every.same)
+def _load_verses() -> data.Verses:
+    """Verses whose numbering is the same in both translations."""
+    verses = data.load_verses()
+    return verses.select(verses.aligned)
 
 
-def _word_by_word(train: data.Verses, test: data.Verses) -> dict[str, float]:
-    told = Dictionary.fit(train.english.tolist(), train.german.tolist())
-    return {
-        "test BLEU": bleu([told.translate(text) for text in test.english], test.german.tolist())
-    }
+def _word_by_word_row(train: data.Verses, test: data.Verses) -> dict[str, float]:
+    dictionary = IBMModel1.fit(train.english.tolist(), train.german.tolist())
+    translations = [dictionary.translate(text) for text in test.english]
+    return {"test BLEU": bleu(translations, test.german.tolist())}
 
 
-def _learn(
+def _fit(
     job: Job,
     net: Any,
     name: str,
@@ -264,15 +275,15 @@ def _learn(
     valid: Batch,
     epochs: int,
     key: Any,
-) -> Fit:
-    job.say(name)
+) -> FitResult:
+    job.note(name)
     return fit(
         descend(objective, optimiser),
         net,
         stream,
         epochs=epochs,
         validation=valid,
-        metrics={"loss": token_loss},
+        metrics={"loss": blockwise_token_cross_entropy},
         key=jr.fold_in(key, 1),
         run=job.part(name.replace(" ", "-")),
         progress=job.progress,
@@ -281,15 +292,25 @@ def _learn(
 
 def _row(
     sources: Any,
-    meant: Sequence[str],
-    known: data.BytePairs,
-    found: Fit,
+    references: Sequence[str],
+    tokeniser: data.BytePairEncoding,
+    result: FitResult,
     *,
-    length: int,
+    max_length: int,
     beam_width: int,
-    penalty: float,
+    length_penalty: float,
 ) -> dict[str, float]:
-    plain = said(found.model, sources, known, length=length)
-    searched = said(found.model, sources, known, length=length, width=beam_width, penalty=penalty)
-    row = {"test BLEU": bleu(plain, meant), f"by a beam of {beam_width}": bleu(searched, meant)}
-    return row | {"valid loss": float(found.history["valid loss"][-1])}
+    greedy_texts = translate_texts(result.model, sources, tokeniser, max_length=max_length)
+    beam_texts = translate_texts(
+        result.model,
+        sources,
+        tokeniser,
+        max_length=max_length,
+        beam_width=beam_width,
+        length_penalty=length_penalty,
+    )
+    return {
+        "test BLEU": bleu(greedy_texts, references),
+        f"test BLEU, beam {beam_width}": bleu(beam_texts, references),
+        "valid loss": float(result.history["valid loss"][-1]),
+    }

@@ -1,5 +1,5 @@
-"""A set of claims as one HTML file that needs no network: statements, formulas, verdicts, figures
-and filters.
+"""The claims of the course as one HTML file that can be read offline: statements, formulas,
+results, figures and filters.
 """
 
 import warnings
@@ -12,24 +12,22 @@ from typing import Any
 
 from .. import files as disk
 from ..claims import PRINTED, Check, Finding, heading
-from .figure import render, variables
+from .figure import css_variables, render
 from .formula import font, formula, typeset
 
-MAX_OPEN_COMPARISONS = 4  # comparisons that are shown without being asked for
+MAX_OPEN_COMPARISONS = 4  # longer tables of comparisons are folded if the claim holds
 MARKS = {True: "✓", False: "✗"}
 
 
 class ClaimsPage:
-    """The page in the making: findings are added as they come, and `write` puts them in the order
-    of the course.
-    """
+    """Collects the findings of claims; `write` writes the page, in the order of the course."""
 
     def __init__(self) -> None:
         self.findings: list[Finding] = []
         self._figures: dict[str, str] = {}
 
     def add(self, finding: Finding) -> None:
-        """Takes a finding, and draws its figure."""
+        """Adds a finding, and draws its figure."""
         self.findings.append(finding)
         if finding.verdict is None or finding.verdict.figure is None:
             return
@@ -38,45 +36,45 @@ class ClaimsPage:
             self._figures[name] = render(
                 finding.verdict.figure, _slug(name), escape(finding.claim.title)
             )[0]
-        except Exception as trouble:  # one figure must not lose the page
+        except Exception as error:  # the rest of the page is still written
             self._figures[name] = (
-                f'<p class="trouble">This figure failed: {escape(str(trouble))}</p>'
+                f'<p class="error">This figure could not be drawn: {escape(str(error))}</p>'
             )
             warnings.warn(
-                f"verify: the figure of {name} failed: {trouble}", RuntimeWarning, stacklevel=2
+                f"verify: the figure of {name} failed: {error}", RuntimeWarning, stacklevel=2
             )
 
     def write(self, path: str | Path, *, facts: dict[str, str]) -> Path:
-        """Writes the page; `facts` say with what it was made."""
+        """Writes the page; `facts` describe the software and the machine."""
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         disk.write(path, self.page(facts))
         return path
 
     def page(self, facts: dict[str, str]) -> str:
-        """The whole document; every piece of text is escaped here."""
-        light, dark = variables()
+        """The HTML document. All text is escaped here."""
+        light, dark = css_variables()
         style, script = (_file(name) for name in ("claims_page.css", "claims_page.js"))
         base = _file("page.css")
-        ordered = sorted(self.findings, key=lambda f: f.claim.place)
+        ordered = sorted(self.findings, key=lambda f: f.claim.position)
         return "\n".join(
             [
                 "<!doctype html>",
                 '<html lang="en"><head><meta charset="utf-8">',
                 '<meta name="viewport" content="width=device-width, initial-scale=1">',
                 '<meta name="color-scheme" content="light dark">',
-                "<title>The course, checked</title>",
+                "<title>The claims of the course</title>",
                 f"<style>:root{{{light}}}@media (prefers-color-scheme:dark){{:root{{{dark}}}}}",
                 f"{base}\n{font()}\n{style}</style>",
                 "</head><body>",
-                f"<header><h1>The course, checked</h1>{_headline(ordered)}</header>",
+                f"<header><h1>The claims of the course</h1>{_headline(ordered)}</header>",
                 _filters(ordered),
                 "<main>",
                 *(
                     self._chapter(key, list(own))
                     for key, own in groupby(ordered, lambda f: f.claim.chapter)
                 ),
-                '<p id="none" hidden>No claim passes these filters.</p></main>',
+                '<p id="none" hidden>No claim matches these filters.</p></main>',
                 _facts(facts),
                 f"<script>{script}</script></body></html>\n",
             ]
@@ -92,23 +90,23 @@ class ClaimsPage:
 
     def _claim(self, finding: Finding) -> str:
         claim = finding.claim
-        words = [_ids(claim.name, claim.ids), f"<h3>{_verdict(finding)} {escape(claim.title)}</h3>"]
-        words += [f'<div class="statement">{typeset(claim.statement)}</div>']
+        text = [_ids(claim.name, claim.ids), f"<h3>{_verdict(finding)} {escape(claim.title)}</h3>"]
+        text += [f'<div class="statement">{typeset(claim.statement)}</div>']
         if claim.kind == "erratum":
-            words.append(
+            text.append(
                 '<div class="forms"><div '
                 f'class="wrong"><span>printed</span>{formula(claim.printed, block=True)}</div>'
                 '<div class="right"><span>corrected</span>'
                 f"{formula(claim.corrected, block=True)}</div></div>"
             )
-        words.append(_checks(finding))
+        text.append(_checks(finding))
         figure = self._figures.get(claim.name, "")
-        body = f'<div class="words">{"".join(words)}</div>' + (
+        body = f'<div class="words">{"".join(text)}</div>' + (
             f"<figure>{figure}</figure>" if figure else ""
         )
-        marks = f'data-kind="{claim.kind}" data-holds="{str(not finding.fails).lower()}"'
+        attributes = f'data-kind="{claim.kind}" data-holds="{str(not finding.fails).lower()}"'
         return (
-            f'<article id="{claim.name}" {marks}><div '
+            f'<article id="{claim.name}" {attributes}><div '
             f'class="{"both" if figure else "alone"}">{body}</div>'
             f"{_notes(finding)}</article>"
         )
@@ -126,17 +124,19 @@ def _headline(findings: Sequence[Finding]) -> str:
     failed = [f for f in findings if f.fails]
     missing = [f for f in findings if f.missing]
     rows = {row for f in findings for row in f.claim.ids}
-    told = {
+    summary = {
         "claims that hold": f"{len(findings) - len(failed) - len(missing)} of {len(findings)}",
         "statements of the course": f"{len(rows)}",
         "errata shown": str(sum(f.claim.kind == "erratum" for f in findings)),
         "comparisons": str(sum(len(f.checks) for f in findings)),
     }
-    items = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in told.items())
-    trouble = f'<p class="trouble">Not seen to hold: {_links(failed)}</p>' if failed else ""
+    items = "".join(
+        f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in summary.items()
+    )
+    error = f'<p class="error">Failed: {_links(failed)}</p>' if failed else ""
     if missing:
-        trouble += f'<p class="trouble">Not checked for want of data: {_links(missing)}</p>'
-    return f'<dl class="summary">{items}</dl>{trouble}'
+        error += f'<p class="error">Not checked, because data is missing: {_links(missing)}</p>'
+    return f'<dl class="summary">{items}</dl>{error}'
 
 
 def _links(findings: Sequence[Finding]) -> str:
@@ -168,11 +168,11 @@ def _filters(findings: Sequence[Finding]) -> str:
 
 def _verdict(finding: Finding) -> str:
     if finding.missing:
-        return '<span class="mark" title="not checked for want of data">–</span>'
-    word = "checked" if finding.holds else "does not hold" if finding.verdict else "did not run"
+        return '<span class="mark" title="not checked, because data is missing">–</span>'
+    label = "holds" if finding.holds else "does not hold" if finding.verdict else "raised an error"
     return (
         f'<span class="mark {"good" if finding.holds else "bad"}" '
-        f'title="{word}">{MARKS[finding.holds]}</span>'
+        f'title="{label}">{MARKS[finding.holds]}</span>'
     )
 
 
@@ -186,10 +186,12 @@ def _ids(name: str, ids: Sequence[str]) -> str:
 
 def _checks(finding: Finding) -> str:
     if finding.verdict is None:
-        return f'<pre class="trouble">{escape(finding.trouble or finding.missing)}</pre>'
+        return f'<pre class="error">{escape(finding.error or finding.missing)}</pre>'
     named = finding.named()
     rows = "".join(_row(name, check) for name, check in named.items())
-    head = "".join(f"<th>{word}</th>" for word in ("", "compared", "measured", "expected", "how"))
+    head = "".join(
+        f"<th>{word}</th>" for word in ("", "quantity", "measured", "expected", "method")
+    )
     table = f'<table class="checks"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
     unfolded = "" if finding.holds and len(named) > MAX_OPEN_COMPARISONS else " open"
     count = f"{len(named)} comparison{'s' * (len(named) > 1)}: {finding.method}"
@@ -198,28 +200,29 @@ def _checks(finding: Finding) -> str:
 
 def _row(name: str, check: Check) -> str:
     printed = name.startswith(PRINTED)
-    good = check.holds != printed
+    passed = check.holds != printed
     alarm = (
-        f", false alarms {check.false_alarm:.0e}".replace("e-0", "e-") if check.false_alarm else ""
+        f", false alarm rate {check.false_alarm:.0e}".replace("e-0", "e-")
+        if check.false_alarm
+        else ""
     )
-    near = "" if check.tolerance is None else f" ± {number(check.tolerance)}"
-    wanted = ("not " if printed else "") + number(check.expected) + near
-    cells = [name, number(check.measured), wanted, check.method + alarm]
-    mark = f'<td class="mark {"good" if good else "bad"}">{MARKS[good]}</td>'
-    whole = lambda cell: escape(cell).replace(
-        "e-", "e\N{NON-BREAKING HYPHEN}"
-    )  # 1e-12 stays on one line
-    return f"<tr>{mark}{''.join(f'<td>{whole(cell)}</td>' for cell in cells)}</tr>"
+    tolerance = "" if check.tolerance is None else f" ± {format_value(check.tolerance)}"
+    expected = ("not " if printed else "") + format_value(check.expected) + tolerance
+    cells = [name, format_value(check.measured), expected, check.method + alarm]
+    mark = f'<td class="mark {"good" if passed else "bad"}">{MARKS[passed]}</td>'
+    # 1e-12 must not be broken at its hyphen
+    no_break = lambda cell: escape(cell).replace("e-", "e\N{NON-BREAKING HYPHEN}")
+    return f"<tr>{mark}{''.join(f'<td>{no_break(cell)}</td>' for cell in cells)}</tr>"
 
 
-def number(value: Any) -> str:
-    """A measured value as a reader wants it.
+def format_value(value: Any) -> str:
+    """A number to four significant digits, or a list of them.
 
-    >>> number(0.0312501), number(12), number([1.0, 2.5]), number(1e-17)
+    >>> format_value(0.0312501), format_value(12), format_value([1.0, 2.5]), format_value(1e-17)
     ('0.03125', '12', '1, 2.5', '1e-17')
     """
     if isinstance(value, list):
-        return ", ".join(map(number, value))
+        return ", ".join(map(format_value, value))
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
@@ -227,7 +230,7 @@ def _notes(finding: Finding) -> str:
     claim = finding.claim
     parts = []
     if finding.verdict and finding.verdict.assumed:
-        parts.append("Assumed, not checked: " + "; ".join(finding.verdict.assumed) + ".")
+        parts.append("Assumed without check: " + "; ".join(finding.verdict.assumed) + ".")
     if claim.cites:
         parts.append(claim.cites.rstrip(".") + ".")
     names = ", ".join(f"<code>{escape(name)}</code>" for name in claim.of)

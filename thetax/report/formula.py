@@ -1,8 +1,7 @@
-"""Words with formulas as HTML: what stands between dollar signs becomes MathML, which every browser
-sets by itself.
+"""Text with LaTeX formulas as HTML: text between dollar signs becomes MathML.
 
-The page carries its own mathematical font (the common part of STIX Two Math, under the SIL Open
-Font Licence), so that sums and brackets grow on machines that have none.
+The page includes a mathematical font (a subset of STIX Two Math, SIL Open Font Licence), since
+large operators and brackets are not stretched on machines without one.
 """
 
 import base64
@@ -16,7 +15,7 @@ from latex2mathml.converter import convert
 
 @cache
 def font() -> str:
-    """The CSS of the font of formulas, the font inside."""
+    """The CSS of the mathematical font, with the font as a data URL."""
     data = base64.b64encode(
         files("thetax.report").joinpath("stix-two-math.woff2").read_bytes()
     ).decode()
@@ -38,7 +37,7 @@ def formula(latex: str, *, block: bool = False) -> str:
     math = re.sub(r'(?:<mi mathvariant="normal">\w</mi>){2,}', _word, math)
     math = re.sub(
         r"<msup>(<mi>[^<]*</mi>)<m[io]>(&#x0203[2-4];)</m[io]></msup>", r"\1<mo>\2</mo>", math
-    )  # primes stand high already
+    )  # primes are raised already
     math = re.sub(r"(<mo[^>]*>[^<]+</mo>)<mo>(&#x0002B;|&#x02212;)</mo>", _signed, math)
     math = re.sub(r"<mi>(&#x022?[0-9A-F]{3,4};|&#x02A[0-9A-F]{2};)</mi>", _relation, math)
     return re.sub(
@@ -49,13 +48,13 @@ def formula(latex: str, *, block: bool = False) -> str:
 
 
 def _word(letters: re.Match) -> str:
-    """Upright letters in a row are one word: sgn, not s g n."""
+    """Joins consecutive upright letters to one word: sgn, not s g n."""
     return "<mi>" + "".join(re.findall(r">(\w)<", letters.group())) + "</mi>"
 
 
 def _signed(pair: re.Match) -> str:
-    """A plus or minus after another operator is a sign: = +1, not = + 1; after a closing bracket it
-    is not.
+    """Makes plus and minus after another operator a prefix: = +1, not = + 1; but not after a
+    closing bracket.
     """
     before, sign = pair.groups()
     if re.search(r">(&#x00029;|&#x0005D;|&#x0007D;|&#x02016;|!)<", before):
@@ -64,7 +63,7 @@ def _signed(pair: re.Match) -> str:
 
 
 def _relation(symbol: re.Match) -> str:
-    """Symbols from U+2200 on are operators or relations but for a few letters."""
+    """Makes symbols from U+2200 on operators, except for a few letters."""
     code = int(symbol.group(1)[3:-1], 16)
     letters = {
         0x2200,
@@ -79,13 +78,13 @@ def _relation(symbol: re.Match) -> str:
         0x22EF,
         0x22F1,
     }
-    if 0x2308 <= code <= 0x230B:  # floors and ceilings, which may carry an exponent
+    if 0x2308 <= code <= 0x230B:  # floor and ceiling brackets, which may have an exponent
         return f'<mo stretchy="false">{symbol.group(1)}</mo>'
     return symbol.group() if code < 0x2200 or code in letters else f"<mo>{symbol.group(1)}</mo>"
 
 
 def typeset(text: str) -> str:
-    r"""Paragraphs of words with `$formulas$`, `$$displayed$$` ones and `code`, escaped and set.
+    r"""Paragraphs of text with `$formulas$`, `$$displayed$$` formulas and `code`, as HTML.
 
     >>> typeset("at most $n$ & no more")
     '<p>at most <math ...</math> &amp; no more</p>'

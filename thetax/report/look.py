@@ -1,6 +1,5 @@
-"""Looking at a trained model through every lens that applies, and writing down what was seen."""
+"""`look` writes the report of a trained model: one section for each lens that applies."""
 
-import difflib
 import re
 import textwrap
 import warnings
@@ -15,15 +14,17 @@ import jax.numpy as jnp
 
 from .. import files as disk
 from .. import tree
-from ..layers import Affine, fold, has_batch_norm
-from ..recipes.engine.outcome import TRAINING_STEPS, Outcome, lasted
+from ..check import suggest
+from ..layers import Affine, fold_batch_norm, has_batch_norm
+from ..recipes.engine.outcome import TRAINING_STEPS, Outcome, format_seconds
 from ..train.loop.fit import CALIBRATION
 from .figure import render
-from .lenses.regularisers import acting
-from .page import Section, number, page
+from .lenses.regularisers import describe_regularisation
+from .page import Section, format_number, page
 from .registry import LENSES, Lens, LensUnavailable, subsample
 
-MAX_ERROR_LETTERS = 300  # characters of what a lens that failed has to say
+MAX_SUMMARY_RESULTS = 3  # numbers of the results table that the header shows
+MAX_ERROR_LENGTH = 300  # characters of an error message on the page
 
 
 def look(
@@ -37,44 +38,44 @@ def look(
 ) -> Path:
     """Writes `report.html` and `figures/*.png` into the folder, and returns the path of the page.
 
-    The page holds the outcome's table, a section for each lens that applies, and the `facts` of the
-    run (as in `run.json`); it needs no network and follows the reader's light or dark setting. A
-    lens that fails says so in its section and as a warning, and the others go on.
-    `progress(title, done, total)` is called before each lens and at the end. The title is the
-    recipe's name unless one is given. With words in `only`, lenses are taken in whose titles one of
-    them occurs.
+    The page contains the outcome's table, a section for each lens that applies, and the `facts` of
+    the run (as in `run.json`). It is one file, can be read offline, and follows the light or dark
+    setting of the browser. If a lens fails, its section shows the error, a warning is issued, and
+    the other lenses still run. `progress(title, done, total)` is called before each lens and at the
+    end. `title` is the heading of the page, by default the name of the recipe. With `only`, only
+    lenses whose title contains one of these words are run.
     """
-    named = _named(only)
+    candidates = _select_lenses(only)
     folder = Path(folder)
     (folder / "figures").mkdir(parents=True, exist_ok=True)
-    seen, trouble = _folded(outcome)
-    chosen = [lens for lens in named if _applies(lens, seen)]
+    folded, messages = _fold_batch_norms(outcome)
+    lenses = [lens for lens in candidates if _applies(lens, folded)]
     sections = []
-    for done, lens in enumerate(chosen):
-        progress(lens.title, done, len(chosen))
-        sections.append(_section(lens, seen, folder / "figures"))
-    for text in trouble + [
-        f"the lens {s.title!r} failed: {s.trouble}" for s in sections if s.trouble
-    ]:
-        warnings.warn(f"look: {text}", RuntimeWarning, stacklevel=2)
+    for done, lens in enumerate(lenses):
+        progress(lens.title, done, len(lenses))
+        sections.append(_section(lens, folded, folder / "figures"))
+    messages += [f"the lens {s.title!r} failed: {s.error}" for s in sections if s.error]
+    for message in messages:
+        warnings.warn(f"look: {message}", RuntimeWarning, stacklevel=2)
     path = folder / "report.html"
     facts = dict(facts or {})
-    title = title or str(facts.get("recipe") or "A trained network")
-    text = page(
-        title=title, summary=_summary(outcome), table=outcome.table, facts=facts, sections=sections
-    )
+    title = title or str(facts.get("recipe") or "Trained model")
+    table = {} if _fits_in_summary(outcome) else outcome.table
+    text = page(title=title, summary=_summary(outcome), table=table, facts=facts, sections=sections)
     disk.write(path, text)
-    progress("report.html", len(chosen), len(chosen))
+    progress("report.html", len(lenses), len(lenses))
     return path
 
 
-def _named(only: Sequence[str]) -> list[Lens]:
-    """The lenses of these words, all if there are none; refuses a word that is in no title."""
+def _select_lenses(only: Sequence[str]) -> list[Lens]:
+    """The lenses whose title contains one of the words, or all lenses if no word is given."""
     for word in only:
         if not any(word.lower() in lens.title.lower() for lens in LENSES):
-            near = difflib.get_close_matches(word, [lens.title for lens in LENSES], n=1, cutoff=0.0)
+            words = {part for lens in LENSES for part in re.findall(r"\w+", lens.title.lower())}
             raise ValueError(
-                f"look: only={word!r} is in no lens's title; the nearest is {near[0]!r}."
+                f"look: only: no lens has a title that contains {word!r}; "
+                f"{suggest(word, sorted(words), n=1)}the titles are: "
+                f"{'; '.join(lens.title for lens in LENSES)}."
             )
     return [
         lens
@@ -83,22 +84,21 @@ def _named(only: Sequence[str]) -> list[Lens]:
     ]
 
 
-def _folded(outcome: Outcome) -> tuple[Outcome, list[str]]:
-    """The outcome on the device, with its batch norms as the affine maps they are on training
-    inputs.
+def _fold_batch_norms(outcome: Outcome) -> tuple[Outcome, list[str]]:
+    """The outcome with its arrays on the device and its batch norms replaced by the affine maps
+    that they are on training inputs; and error messages.
     """
     train, test = (jax.tree.map(jnp.asarray, data) for data in (outcome.train, outcome.test))
     outcome = replace(outcome, train=train, test=test)
     if not has_batch_norm(outcome.model):
         return outcome, []
     try:
-        known = subsample(outcome.train, CALIBRATION)[0]
-        start = fold(outcome.start, known) if outcome.start is not None else None
-        return replace(outcome, model=fold(outcome.model, known), start=start), []
-    except Exception as trouble:
+        xs = subsample(outcome.train, CALIBRATION)[0]
+        start = fold_batch_norm(outcome.start, xs) if outcome.start is not None else None
+        return replace(outcome, model=fold_batch_norm(outcome.model, xs), start=start), []
+    except Exception as error:
         return outcome, [
-            f"the batch norms could not be folded ({trouble}); the model is seen as it is on "
-            "batches"
+            f"the batch norms could not be folded ({error}); the lenses use batch statistics"
         ]
 
 
@@ -106,48 +106,65 @@ def _applies(lens: Lens, outcome: Outcome) -> bool:
     try:
         return lens.applies(outcome)
     except Exception:
-        return True  # then it fails where the reader sees why
+        return True  # so that it fails in its section, where the page shows the error
 
 
 def _section(lens: Lens, outcome: Outcome, figures: Path) -> Section:
-    name = re.sub(r"[^a-z0-9]+", "-", lens.title.lower()).strip("-")
-    section = Section(name, lens.title, lens.says)
+    slug = re.sub(r"[^a-z0-9]+", "-", lens.title.lower()).strip("-")
+    section = Section(slug, lens.title, lens.description)
     try:
         result = lens.compute(outcome)
-        section = replace(section, told=lens.tells(result), rows=lens.rows(result))
-        svg, png = render(result, name, escape(lens.title))
-        disk.write(figures / f"{name}.png", png)
+        section = replace(section, metrics=lens.metrics(result), rows=lens.rows(result))
+        svg, png = render(result, slug, escape(lens.title))
+        disk.write(figures / f"{slug}.png", png)
         return replace(section, figure=svg)
     except LensUnavailable as reason:
-        return replace(section, told={"not shown": str(reason)})
-    except Exception as trouble:  # one lens must not lose the report
-        return replace(section, trouble=_sentence(trouble))
+        return replace(section, metrics={"not shown": str(reason)})
+    except Exception as error:  # the other lenses still run
+        return replace(section, error=_one_line(error))
 
 
-def _sentence(trouble: Exception) -> str:
-    """What went wrong, in a line, however much an error has to say."""
-    first = str(trouble).strip().partition("\n")[0]
-    return textwrap.shorten(
-        f"{type(trouble).__name__}: {first}", MAX_ERROR_LETTERS, placeholder=" …"
-    )
+def _one_line(error: Exception) -> str:
+    """Type and first line of an error, shortened."""
+    first = str(error).strip().partition("\n")[0]
+    return textwrap.shorten(f"{type(error).__name__}: {first}", MAX_ERROR_LENGTH, placeholder=" …")
 
 
 def _summary(outcome: Outcome) -> dict[str, str]:
-    """What a reader wants to know before anything else."""
+    """The numbers in the header of the page."""
     sizes = outcome.sizes or [
         len(jax.tree.leaves(data)[0]) for data in (outcome.train, outcome.test)
     ]
-    own = list(outcome.table.values())[-1] if outcome.table else {}  # the model's row is the last
-    told = {name: number(value) for name, value in list(own.items())[:3]}
-    told |= {"parameters": f"{tree.size(outcome.model):,}", "training examples": f"{sizes[0]:,}"}
-    told |= {"test examples": f"{sizes[1]:,}"}
-    told |= {"batch norms": "seen as affine maps"} if _normalised(outcome.model) else {}
-    told |= {"held back by": acting(outcome)} if acting(outcome) else {}
-    told |= {TRAINING_STEPS: lasted(outcome.seconds)} if outcome.seconds else {}
-    return told | ({"ended": outcome.reason} if outcome.reason else {})
+    own = list(outcome.table.values())[-1] if outcome.table else {}  # the last row is the model's
+    summary = {"model": next(iter(outcome.table))} if _fits_in_summary(outcome) else {}
+    summary |= dict(
+        _with_unit(name, value) for name, value in list(own.items())[:MAX_SUMMARY_RESULTS]
+    )
+    summary |= {"parameters": f"{tree.size(outcome.model):,}", "training examples": f"{sizes[0]:,}"}
+    summary |= {"test examples": f"{sizes[1]:,}"}
+    summary |= {"batch norm": "folded into affine maps"} if _has_batch_norm(outcome.model) else {}
+    summary |= {TRAINING_STEPS: format_seconds(outcome.seconds)} if outcome.seconds else {}
+    regularisation = describe_regularisation(outcome)
+    summary |= {"regularisation": regularisation} if regularisation else {}
+    return summary | ({"end of training": outcome.reason} if outcome.reason else {})
 
 
-def _normalised(model: Any) -> bool:
-    """Whether it has batch norms, or the affine maps that these are once they are folded."""
-    affine = lambda node: isinstance(node, Affine)
-    return has_batch_norm(model) or any(map(affine, jax.tree.leaves(model, is_leaf=affine)))
+def _fits_in_summary(outcome: Outcome) -> bool:
+    """Whether the results are a single row of which the summary shows every number."""
+    return len(outcome.table) == 1 and len(*outcome.table.values()) <= MAX_SUMMARY_RESULTS
+
+
+def _with_unit(name: str, value: float) -> tuple[str, str]:
+    """A column of the results table as a label and a value; a percent sign moves to the value.
+
+    >>> _with_unit("test error %", 2.228), _with_unit("test loss", 0.25)
+    (('test error', '2.228 %'), ('test loss', '0.2500'))
+    """
+    number = format_number(value)
+    return (name[:-2], f"{number} %") if name.endswith(" %") else (name, number)
+
+
+def _has_batch_norm(model: Any) -> bool:
+    """Whether the model has batch norms, folded or not."""
+    is_affine = lambda node: isinstance(node, Affine)
+    return has_batch_norm(model) or any(map(is_affine, jax.tree.leaves(model, is_leaf=is_affine)))

@@ -1,6 +1,4 @@
-"""What an attack or a certificate is given: the range of valid inputs, and checks of examples and
-labels.
-"""
+"""Input checks of attacks and certificates: the valid range of inputs, examples and labels."""
 
 from typing import Any
 
@@ -14,25 +12,27 @@ from ..check import check_examples, check_labels
 from ..core import Model, expect_floats
 from ..layers import has_batch_norm
 
-Range = tuple[float, float]  # the least and the largest value of an input
+Box = tuple[float, float]  # (low, high): the smallest and largest valid value of an input
 
 
-def check_one_array(name: str, xs: Any) -> None:
-    """Refuses examples of several parts, which are not moved in one ball.
+def expect_single_array(name: str, xs: Any) -> None:
+    """Raises `ValueError` for inputs that are tuples or dicts of arrays: a ball is defined for one
+    array.
 
-    >>> check_one_array("robust", (jnp.zeros(3), jnp.zeros(2)))
+    >>> expect_single_array("trades", (jnp.zeros(3), jnp.zeros(2)))
     Traceback (most recent call last):
-    ValueError: robust: inputs are moved as one array, but those that came are a tuple.
+    ValueError: trades: inputs must be a single array; got a tuple. Wrap the model so that it ...
     """
     if isinstance(xs, tuple | dict):
         raise ValueError(
-            f"{name}: inputs are moved as one array, but those that came are a {type(xs).__name__}."
+            f"{name}: inputs must be a single array; got a {type(xs).__name__}. Wrap the model so "
+            "that it takes one array, and fixes the others."
         )
 
 
-def check_input(name: str, model: Model, x: Any, y: Any, box: Range | None) -> None:
-    """Refuses what no attack can begin with; of what is only traced the shapes and kinds are looked
-    at.
+def check_input(name: str, model: Model, x: Any, y: Any, box: Box | None) -> None:
+    """Raises `ValueError` unless x is a float array in the box and y, if it is an integer, a class.
+    Of traced arrays only shapes and dtypes are checked.
 
     >>> check_input("PGD", lambda x: x, jnp.array([0.2, 1.5]), jnp.array(0), (0.0, 1.0))
     Traceback (most recent call last):
@@ -45,7 +45,7 @@ def check_input(name: str, model: Model, x: Any, y: Any, box: Range | None) -> N
         if not box[0] <= low <= high <= box[1]:
             raise ValueError(
                 f"{name}: expected inputs from {box[0]} to {box[1]}, but they go from {low:.4g} to "
-                f"{high:.4g}. Scale them, or give their own box."
+                f"{high:.4g}. Scale them, or pass their own range as box=."
             )
     if (
         not isinstance(y, Tracer)
@@ -57,45 +57,42 @@ def check_input(name: str, model: Model, x: Any, y: Any, box: Range | None) -> N
             raise ValueError(f"{name}: expected a label from 0 to {classes - 1}, got {int(y)}.")
 
 
-def check_box(name: str, box: Range) -> None:
-    """Refuses a range that is none.
+def check_box(name: str, box: Box) -> None:
+    """Raises `ValueError` unless `box` is (low, high) with low < high.
 
     >>> check_box("PGD", (1.0, 0.0))
     Traceback (most recent call last):
-    ValueError: PGD: box is the least and the largest value of an input, such as (0.0, 1.0); got ...
+    ValueError: PGD: box must be (low, high) with low < high, such as (0.0, 1.0); got (1.0, 0.0).
     """
     if not (len(box) == 2 and -np.inf < box[0] < box[1] < np.inf):
         raise ValueError(
-            f"{name}: box is the least and the largest value of an input, such as (0.0, 1.0); got "
-            f"{box}."
+            f"{name}: box must be (low, high) with low < high, such as (0.0, 1.0); got {box}."
         )
 
 
-def check_attacked(name: str, attack: Any, model: Model, data: Any) -> tuple[Array, Array]:
-    """The examples and labels as arrays, once they are known to be what an attack can begin
-    with.
-    """
+def check_attack_data(name: str, attack: Any, model: Model, data: Any) -> tuple[Array, Array]:
+    """Examples and labels as arrays; raises `ValueError` unless an attack can start from them."""
     if not (isinstance(data, tuple) and len(data) == 2):
         raise ValueError(f"{name}: expected data as a pair (xs, ys), got a {type(data).__name__}.")
     if has_batch_norm(model):
         raise ValueError(
-            f"{name}: batch normalisation ties the examples together; fold it in: fold(model, xs)."
+            f"{name}: batch normalisation couples the examples of a batch. Fold it into the model "
+            "first: fold_batch_norm(model, xs)."
         )
     expect_floats(f"{name}: xs", data[0]) if hasattr(data[0], "dtype") else None
     n = check_examples(data[0], name=f"{name}: xs")
-    if (came := check_examples(data[1], name=f"{name}: ys")) != n:
-        raise ValueError(f"{name}: expected a y for each x, but there are {n} xs and {came} ys.")
+    if (n_labels := check_examples(data[1], name=f"{name}: ys")) != n:
+        raise ValueError(
+            f"{name}: expected a y for each x, but there are {n} xs and {n_labels} ys."
+        )
     xs = jnp.asarray(data[0])
     ys = jnp.asarray(data[1])
     check_input(name, model, xs, jnp.zeros(0), getattr(attack, "box", None))
     out = jax.eval_shape(lambda x: model(x), xs[0])
-    if attack is None and out.shape in ((), (1,)):  # where classes are compared
-        cure = (
-            "give it the other one too: lambda x: jnp.concatenate([jnp.zeros(1), "
-            "model(x).reshape(1)])."
-        )
+    if attack is None and out.shape in ((), (1,)):  # certificates and robustness compare classes
         raise ValueError(
-            f"{name}: expected a logit for each class, but the model gives a single one; {cure}"
+            f"{name}: expected a logit for each class, but the model returns a single one. Add the "
+            "other: lambda x: jnp.concatenate([jnp.zeros(1), model(x).reshape(1)])."
         )
     labels = jnp.issubdtype(ys.dtype, jnp.integer) and ys.ndim == 1
     if len(out.shape) == 1 and (labels or attack is None):

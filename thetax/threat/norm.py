@@ -1,11 +1,10 @@
-r"""The norms that say how large a change is (§13.1), for any $p$, and the direction in which a
-slope is felt most.
+r"""p-norms of perturbations (§13.1) for any $p$, and the direction of steepest ascent in them.
 
 $$\|x\|_p = \Big(\sum_i |x_i|^p\Big)^{1/p}, \qquad \max_{\|\eta\|_p \le 1} \langle w, \eta \rangle =
 \|w\|_q, \qquad
 \frac1p + \frac1q = 1$$
 
-The balls have those of 1, 2 and infinity by themselves.
+The balls `L1`, `L2` and `Linf` have methods for $p$ = 1, 2 and infinity.
 """
 
 import math
@@ -17,8 +16,8 @@ from ..core import Scalar
 
 
 def p_norm(x: Float[Array, "*s"], p: float | int) -> Scalar:
-    r"""$\|x\|_p$ for $p \ge 1$ or infinity; for $p = 0$ how many numbers are not zero, which is no
-    norm (§13.1).
+    r"""$\|x\|_p$ for $p \ge 1$ or infinity; for $p = 0$ the number of nonzero components, which is
+    not a norm (§13.1).
 
     Departs: the notes print $\sum_i x_i^p$, without absolute values.
 
@@ -31,16 +30,13 @@ def p_norm(x: Float[Array, "*s"], p: float | int) -> Scalar:
     size = jnp.abs(x).max()
     if p == math.inf:
         return size
-    unit = jnp.abs(x) / jnp.where(
-        size > 0, size, 1.0
-    )  # so that no power is too large to be written down
+    unit = jnp.abs(x) / jnp.where(size > 0, size, 1.0)  # so that powers do not overflow
     return size * (unit**p).sum() ** (1 / p)
 
 
 def p_steepest(w: Float[Array, "*s"], p: float | int) -> Float[Array, "*s"]:
     r"""$\arg\max_{\|\eta\|_p \le 1} \langle w, \eta \rangle = \mathrm{sgn}(w) \odot |w|^{q-1} /
-    \|w\|_q^{q-1}$;
-    for $p = 1$ a single number, for infinity all alike (§13.1).
+    \|w\|_q^{q-1}$; for $p = 1$ a single component, for infinity all by the same amount (§13.1).
 
     >>> (
     ...     p_steepest(jnp.array([3.0, -4.0]), 2).round(3).tolist(),
@@ -63,5 +59,6 @@ def p_steepest(w: Float[Array, "*s"], p: float | int) -> Float[Array, "*s"]:
 def _check_power(name: str, p: float | int) -> None:
     if not p >= 1:
         raise ValueError(
-            f"{name}: below p = 1 there is no norm; got p={p}. p_norm takes 0, which counts."
+            f"{name}: p must be >= 1; got {p}. p_norm also takes p=0, the number of nonzero "
+            "components."
         )

@@ -1,4 +1,4 @@
-"""The nearest wrong input by decisions alone: near the closed form, nearer with more hops."""
+"""HopSkipJump: near the closed form, nearer with more steps, by predicted classes only."""
 
 import jax
 import jax.numpy as jnp
@@ -20,21 +20,21 @@ with jax.enable_x64(True):
 
 
 def answers(attack, model, xs=XS, keys=KEYS):
-    """Of a batch, each to be made something else than it is."""
+    """Attacks a batch; the label of each input is its predicted class."""
     one = lambda x, key: attack(model, x, jnp.argmax(model(x)), key=key)
     return np.asarray(jax.jit(jax.vmap(one))(xs, keys))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("norm", [L2, Linf])
-def test_of_two_affine_classes_it_comes_near_the_boundary(norm):
-    """(z_0 − z_1) / ‖w_0 − w_1‖_q is the least there is; twenty hops come within 3 % of it, one hop
+def test_two_affine_classes(norm):
+    """(z_0 − z_1) / ‖w_0 − w_1‖_q is the minimum; twenty steps come within 3 % of it, one step
     does not.
     """
     affine = Linear.init(6, 2, key=jr.key(1))
     w = np.asarray(affine.W[0] - affine.W[1])
     z = np.asarray(jax.vmap(affine)(XS))
-    least = np.abs(z[:, 0] - z[:, 1]) / (np.linalg.norm(w) if norm is L2 else np.abs(w).sum())
+    minimum = np.abs(z[:, 0] - z[:, 1]) / (np.linalg.norm(w) if norm is L2 else np.abs(w).sum())
     far = {}
     for steps in (1, 20):
         found = answers(HopSkipJump(norm, steps=steps, n_queries=100, box=BOX), affine)
@@ -43,15 +43,15 @@ def test_of_two_affine_classes_it_comes_near_the_boundary(norm):
         far[steps] = np.array(
             [float(norm(1.0).norm(jnp.asarray(row))) for row in found - np.asarray(XS)]
         )
-        assert (far[steps] >= least * (1 - 1e-9)).all()
-    assert (far[20] <= 1.03 * least).all()
+        assert (far[steps] >= minimum * (1 - 1e-9)).all()
+    assert (far[20] <= 1.03 * minimum).all()
     assert (far[20] <= far[1]).all()
-    assert far[1].max() > 1.1 * least[far[1].argmax()]
+    assert far[1].max() > 1.1 * minimum[far[1].argmax()]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("norm", [L2, Linf])
-def test_only_decisions_are_used(norm):
+def test_only_predicted_classes_are_used(norm):
     net = MLP.init(6, 8, 3, activation=tanh, key=jr.key(0))
     decided = lambda x: jax.nn.one_hot(jnp.argmax(net(x)), 3)
     attack = HopSkipJump(norm, steps=3, n_queries=20, box=BOX)
@@ -62,7 +62,7 @@ def test_only_decisions_are_used(norm):
 
 
 @pytest.mark.slow
-def test_towards_a_class_a_key_decides_and_a_batch_is_a_vmap():
+def test_targeted_key_and_vmap():
     net = MLP.init(6, 8, 3, activation=tanh, key=jr.key(0))
     attack = HopSkipJump(Linf, steps=2, n_queries=10, box=BOX, goal=targeted())
     one = jax.jit(lambda x, key: attack(net, x, jnp.argmin(net(x)), key=key))
@@ -77,31 +77,31 @@ def test_towards_a_class_a_key_decides_and_a_batch_is_a_vmap():
     assert (jax.vmap(lambda x: jnp.argmax(net(x)))(jnp.asarray(alone)) == wanted).all()
 
 
-def test_where_nothing_is_wrong_or_x_is_already_x_stays():
+def test_failure_or_a_misclassified_input_returns_x():
     attack = HopSkipJump(L2, steps=1, n_queries=5, n_starts=5, box=BOX)
     fixed = lambda x: jnp.array([1.0, 0.0]) + 0 * x[:2]
     found = jax.jit(jax.vmap(lambda y: attack(fixed, XS[0], y, key=KEYS[0])))(jnp.array([0, 1]))
     assert np.array_equal(found, jnp.stack([XS[0], XS[0]]))
 
 
-def test_where_most_is_wrong_the_direction_is_not_theirs():
-    """Nine in ten points are wrong: with the mean taken off the answers, they tell the normal all
-    the same.
+def test_direction_where_most_points_are_misclassified():
+    """Nine in ten points are misclassified; as the mean of the answers is subtracted, the estimate
+    is still the normal.
     """
     n = jnp.ones(20) / jnp.sqrt(20)
     attack = HopSkipJump(L2, steps=1, n_queries=100, box=BOX)
-    here = jnp.full(20, 0.5)
-    wrong = lambda point: (point - here) @ n > -0.03  # of steps 0.1 long
+    point = jnp.full(20, 0.5)
+    wrong = lambda z: (z - point) @ n > -0.03  # probes are 0.1 long
     towards_n = [
-        float(n @ attack._direction(wrong, here, jnp.array(0.1), key))
+        float(n @ attack._estimate_direction(wrong, point, jnp.array(0.1), key))
         for key in jr.split(jr.key(0), 20)
     ]
     assert np.mean(towards_n) > 0.70
 
 
 @pytest.mark.slow
-def test_more_hops_never_end_farther():
-    """Though with one query for a direction most of them go astray."""
+def test_more_steps_never_end_farther():
+    """Even with one query per direction, where most steps fail."""
     net = MLP.init(6, 8, 3, activation=tanh, key=jr.key(0))
     hops = (
         answers(HopSkipJump(L2, steps=steps, n_queries=1, box=BOX), net) for steps in (1, 2, 4, 8)
@@ -112,16 +112,14 @@ def test_more_hops_never_end_farther():
 
 
 def test_bad_input(unchecked):
-    with pytest.raises(ValueError, match="HopSkipJump: norm is L2 or Linf; got L1"):
+    with pytest.raises(ValueError, match="HopSkipJump: norm must be L2 or Linf; got L1"):
         HopSkipJump(L1, steps=1, box=BOX)
-    with pytest.raises(
-        ValueError, match="steps, queries and tries must be at least 1; got steps=0"
-    ):
+    with pytest.raises(ValueError, match="HopSkipJump: steps must be an integer >= 1; got 0"):
         HopSkipJump(L2, steps=0, box=BOX)
-    with pytest.raises(ValueError, match=r"give a box, as \(0.0, 1.0\)"):
+    with pytest.raises(ValueError, match=r"Pass box=, for instance \(0.0, 1.0\)"):
         HopSkipJump(L2, steps=1, box=None)
     with pytest.raises(
         ValueError,
-        match="HopSkipJump: begins at drawn points and looks in drawn directions; give a",
+        match=r"HopSkipJump: samples random points and directions\. Pass key=",
     ):
         HopSkipJump(L2, steps=1, box=BOX)(lambda x: x, XS[0], jnp.array(0))

@@ -1,4 +1,4 @@
-"""Random search: in the ball, never worse than where it began, exact on affine models, and blind to
+"""Square: stays in the ball, is never worse than its start, exact on affine models, and uses no
 gradients.
 """
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from thetax.attack import Square, margin_loss, maximise_loss, untargeted
-from thetax.attack.blackbox.square import windows
+from thetax.attack.blackbox.square import square_sizes
 from thetax.layers import Linear, tanh
 from thetax.models import MLP
 from thetax.threat import L2, Linf
@@ -30,8 +30,8 @@ def net():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", [(18,), (2, 3, 3), (3, 6)])
-def test_of_an_affine_model_it_finds_the_largest_difference(shape):
-    """ε‖w_1 − w_0‖_1 above where it began, once single numbers have been turned over."""
+def test_affine_model(shape):
+    """ε‖w_1 − w_0‖_1 above the start, once single components have been flipped."""
     affine = Linear.init(18, 2, key=KEY)
     model = lambda x: affine(x.ravel())
     x = X.reshape(shape)
@@ -40,11 +40,11 @@ def test_of_an_affine_model_it_finds_the_largest_difference(shape):
     assert float(margin_loss(model(found), Y)) == pytest.approx(best, rel=1e-9)
 
 
-def test_it_stays_in_the_ball_and_in_the_range_and_never_falls(net):
+def test_ball_box_and_gain(net):
     x = X.at[0, 0].set(0.0).at[1, 1].set(1.0)
     gains = [float(margin_loss(net(x), Y))]
-    for queries in (2, 300):
-        found = Square(margin_loss, BALL, n_queries=queries, box=(0.0, 1.0))(net, x, Y, key=KEY)
+    for n_queries in (2, 300):
+        found = Square(margin_loss, BALL, n_queries=n_queries, box=(0.0, 1.0))(net, x, Y, key=KEY)
         assert jnp.abs(found - x).max() <= 0.2 * (1 + 1e-12)
         assert 0 <= found.min() <= found.max() <= 1
         gains.append(float(margin_loss(net(found), Y)))
@@ -52,39 +52,39 @@ def test_it_stays_in_the_ball_and_in_the_range_and_never_falls(net):
     assert gains[2] > gains[0]
 
 
-def test_the_model_is_asked_so_often_and_no_more_once_the_goal_is_reached(net):
-    asked = []
+def test_number_of_queries(net):
+    queries = []
 
     def model(x):
-        jax.debug.callback(lambda _: asked.append(1), x[0, 0, 0])
+        jax.debug.callback(lambda _: queries.append(1), x[0, 0, 0])
         return net(x)
 
     def count(goal, ball):
-        asked.clear()
+        queries.clear()
         Square(goal, ball, n_queries=30)(model, X, jnp.argmax(net(X)), key=KEY).block_until_ready()
         jax.effects_barrier()
-        return len(asked)
+        return len(queries)
 
     assert count(maximise_loss(margin_loss), BALL) == 30
     assert 2 < count(untargeted(margin_loss), Linf(0.045)) < 30
 
 
-def test_it_asks_for_no_gradient(net):
+def test_no_gradient_is_used(net):
     @jax.custom_vjp
     def closed(x):
         return net(x)
 
     def refuse(*_):
-        raise AssertionError("a gradient was asked for")
+        raise AssertionError("the gradient was computed")
 
     closed.defvjp(refuse, refuse)
     attack = Square(untargeted(margin_loss), BALL, n_queries=20)
     assert np.array_equal(attack(closed, X, Y, key=KEY), attack(net, X, Y, key=KEY))
 
 
-def test_the_sizes_of_the_squares():
-    """√(0.8 · 28 · 28 / 2^j), j the number of the paper's ten thousandths that have passed."""
-    sides = windows(10_000, 28, 28, 0.8)
+def test_square_sizes():
+    """√(0.8 · 28 · 28 / 2^j), j the number of halvings so far, of 10,000 queries."""
+    sides = square_sizes(10_000, 28, 28, 0.8)
     assert (sides[:, 0] == sides[:, 1]).all()
     for query, halvings in {
         0: 0,
@@ -99,14 +99,14 @@ def test_the_sizes_of_the_squares():
         9999: 9,
     }.items():
         assert sides[query, 0] == max(round(np.sqrt(0.8 * 784 / 2**halvings)), 1)
-    assert np.array_equal(windows(1000, 28, 28, 0.8), sides[::10])
-    vector = windows(100, 1, 50, 0.8)
+    assert np.array_equal(square_sizes(1000, 28, 28, 0.8), sides[::10])
+    vector = square_sizes(100, 1, 50, 0.8)
     assert vector[0].tolist() == [1, 40]
     assert (vector[:, 0] == 1).all()
 
 
 @pytest.mark.slow
-def test_a_batch_is_a_vmap_and_a_key_decides(net):
+def test_vmap_and_key(net):
     attack = Square(untargeted(margin_loss), BALL, n_queries=15)
     xs = jr.uniform(jr.key(5), (3, 2, 3, 3))
     keys = jr.split(KEY, 3)
@@ -119,15 +119,15 @@ def test_a_batch_is_a_vmap_and_a_key_decides(net):
     assert not np.allclose(alone[0], one(xs[0], keys[1]))
 
 
-def test_what_is_wrong_already_stays(net):
+def test_a_misclassified_input_is_returned(net):
     y = jnp.argmin(net(X))
     assert np.array_equal(
         Square(untargeted(margin_loss), BALL, n_queries=15)(net, X, y, key=KEY), X
     )
 
 
-def test_no_query_is_spent_on_what_is_known():
-    """One number has two ends: the start tries one of them, and the first square the other."""
+def test_no_query_is_wasted():
+    """A single component has two ends: the start tries one, and the first square the other."""
     up = Linear(jnp.array([[0.0], [1.0]]), jnp.zeros(2))
     attack = Square(margin_loss, BALL, n_queries=3)
     found = [float(attack(up, jnp.zeros(1), Y, key=key)[0]) for key in jr.split(KEY, 8)]
@@ -135,13 +135,14 @@ def test_no_query_is_spent_on_what_is_known():
 
 
 def test_bad_input(net, unchecked):
-    with pytest.raises(ValueError, match="Square: its squares are made for Linf; got L2"):
+    with pytest.raises(ValueError, match="Square: ball must be Linf; got L2"):
         Square(margin_loss, L2(0.1), n_queries=10)
     with pytest.raises(
-        ValueError, match="Square: queries must be at least 2, the input and a start; got 1"
+        ValueError,
+        match="Square: n_queries must be at least 2, for the input itself and the start; got 1",
     ):
         Square(margin_loss, BALL, n_queries=1)
-    with pytest.raises(ValueError, match=r"Square: share must lie in \(0, 1\]; got 0"):
+    with pytest.raises(ValueError, match=r"Square: initial_fraction must lie in \(0, 1\]; got 0"):
         Square(margin_loss, BALL, n_queries=10, initial_fraction=0)
-    with pytest.raises(ValueError, match="Square: is a random search; give a key"):
+    with pytest.raises(ValueError, match=r"Square: is stochastic, a random search\. Pass key="):
         Square(margin_loss, BALL, n_queries=10)(net, X, Y)

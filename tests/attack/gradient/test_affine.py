@@ -1,4 +1,4 @@
-"""The closed form against solvers, brute force and chance."""
+"""The closed form against solvers, brute force and random perturbations."""
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,7 @@ D, K = 6, 4
 
 
 def problem(seed):
-    """A random affine classifier, an input and the class it says."""
+    """A random affine classifier, an input and its predicted class."""
     model = Linear.init(D, K, key=jr.key(seed))
     x = normal(seed, D)
     model = Linear(model.W, normal(seed + 50, K))
@@ -44,12 +44,12 @@ def test_distances_in_numpy():
         np.testing.assert_allclose(found, [2 / size[0], -1 / size[1], np.inf, 0.0], rtol=1e-12)
 
 
-def solved(norm, lead, slope):
-    """The least ‖η‖ with lead + ⟨slope, η⟩ ≤ 0, by a solver that knows no dual norm."""
+def solved(norm, gap, slope):
+    """The smallest ‖η‖ with gap + ⟨slope, η⟩ ≤ 0, by a solver without dual norms."""
     if norm is L2:
         constraint = {
             "type": "ineq",
-            "fun": lambda eta: -lead - slope @ eta,
+            "fun": lambda eta: -gap - slope @ eta,
             "jac": lambda eta: -slope,
         }
         options = {"ftol": 1e-15, "maxiter": 500}
@@ -59,20 +59,20 @@ def solved(norm, lead, slope):
             minimize(aim, begin, jac=True, constraints=[constraint], options=options).x
         )
     if norm is L1:  # η = u − v
-        return linprog(np.ones(2 * D), A_ub=[[*slope, *-slope]], b_ub=[-lead]).fun
+        return linprog(np.ones(2 * D), A_ub=[[*slope, *-slope]], b_ub=[-gap]).fun
     cap = -np.ones((D, 1))  # |η_i| ≤ t
     sides = np.block([[np.eye(D), cap], [-np.eye(D), cap], [slope, np.zeros(1)]])
     return linprog(
         [*np.zeros(D), 1],
         A_ub=sides,
-        b_ub=[*np.zeros(2 * D), -lead],
+        b_ub=[*np.zeros(2 * D), -gap],
         bounds=[(None, None)] * (D + 1),
     ).fun
 
 
 @pytest.mark.slow
 @norms
-def test_the_distances_are_those_of_a_solver(norm):
+def test_distances_are_those_of_a_solver(norm):
     for seed in range(5):
         model, x, y = problem(seed)
         z = np.asarray(model(x))
@@ -85,7 +85,7 @@ def test_the_distances_are_those_of_a_solver(norm):
 
 
 @norms
-def test_the_attack_reaches_the_nearest_tie_and_not_more(norm):
+def test_attack_ends_at_the_nearest_tie(norm):
     """At the tie two classes are equal; a little further the class is another, a little less and it
     is not.
     """
@@ -114,15 +114,15 @@ def test_no_smaller_perturbation_changes_the_class(norm):
     ).all()
 
 
-def test_what_each_norm_moves():
-    """Few numbers or all of them by as much."""
+def test_components_changed_in_each_norm():
+    """A single component in L1, all by the same amount in Linf."""
     model, x, y = problem(0)
     moved = {norm: np.abs(np.asarray(AffineAttack(norm)(model, x, y) - x)) for norm in NORMS}
     assert (moved[L1] > 0).sum() == 1
     np.testing.assert_allclose(moved[Linf], moved[Linf].max(), rtol=1e-12)
 
 
-def test_what_is_wrong_already_stays_and_so_does_what_cannot_be_made_wrong():
+def test_misclassified_and_constant_inputs_are_returned():
     model, x, y = problem(0)
     other = (y + 1) % K
     assert float(affine_radius(model, x, other)) == 0
@@ -133,7 +133,7 @@ def test_what_is_wrong_already_stays_and_so_does_what_cannot_be_made_wrong():
     assert jnp.array_equal(AffineAttack(overshoot=0.1)(constant, x, jnp.array(K - 1)), x)
 
 
-def test_any_affine_model_of_any_shape_and_a_batch():
+def test_any_shape_and_vmap():
     model, x, y = problem(1)
     image = lambda x: model(2 * x.ravel()) + 1.0
     grid = (x / 2).reshape(2, 3)
@@ -149,19 +149,18 @@ def test_any_affine_model_of_any_shape_and_a_batch():
 
 def test_bad_input(unchecked):
     model, x, y = problem(0)
-    with pytest.raises(
-        ValueError, match="AffineAttack: norm is the ball that has it, L1, L2 or Linf; got L0"
-    ):
+    with pytest.raises(ValueError, match="AffineAttack: norm must be L1, L2 or Linf; got L0"):
         AffineAttack(L0)
-    with pytest.raises(ValueError, match=r"affine_distance: norm is the ball that has it.*got 2"):
+    with pytest.raises(ValueError, match="affine_distance: norm must be L1, L2 or Linf; got 2"):
         affine_distance(model, x, y, 2)  # pyright: ignore[reportArgumentType]
     with pytest.raises(
-        ValueError, match=r"AffineAttack: overshoot is how far past the tie.*got -0.1"
+        ValueError, match=r"AffineAttack: overshoot, a fraction of the distance.*got -0\.1"
     ):
         AffineAttack(overshoot=-0.1)
     with pytest.raises(ValueError, match="affine_distance: expected a label from 0 to 3, got 4"):
         affine_distance(model, x, jnp.array(4))
     with pytest.raises(
-        ValueError, match="the model is not affine in its input; DeepFool takes any model"
+        ValueError,
+        match=r"the model is not affine in its input\. Use DeepFool, which takes any model",
     ):
         affine_radius(MLP.init(D, 8, K, activation=tanh, key=jr.key(0)), x, y)

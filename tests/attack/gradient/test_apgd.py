@@ -1,6 +1,4 @@
-"""Ascent with its own step: known maxima, and the same points as the algorithm written out
-plainly.
-"""
+"""APGD: known maxima, and the same points as a plain implementation in NumPy."""
 
 from fractions import Fraction
 from math import ceil
@@ -15,7 +13,7 @@ from contracts import normal
 
 from thetax.attack import APGD, PGD, Goal, dlr_loss, margin_loss, targeted, untargeted
 from thetax.attack.base import Candidate
-from thetax.attack.gradient.apgd import Climb, Place, checkpoints
+from thetax.attack.gradient.apgd import APGDState, EvaluatedPoint, checkpoints
 from thetax.layers import Linear, tanh
 from thetax.models import MLP
 from thetax.threat import L1, L2, Linf
@@ -38,7 +36,7 @@ def net():
 @pytest.mark.sampled(4)
 @each_ball
 @pytest.mark.parametrize("j", [1, 2])
-def test_of_an_affine_classifier_it_finds_the_largest_difference(name, j):
+def test_affine_classifier(name, j):
     """z_j − z_y + ε‖w_j − w_y‖_q, by the dual norm."""
     affine = Linear.init(4, 3, key=jr.key(0))
     ball = BALLS[name]
@@ -61,7 +59,7 @@ def test_a_maximum_inside_the_ball_is_found(name):
     np.testing.assert_allclose(found, c, atol=2e-3)
 
 
-def test_the_checkpoints_are_those_of_the_paper():
+def test_checkpoints_are_those_of_the_paper():
     assert checkpoints(100) == (0, 22, 41, 57, 70, 80, 87, 93, 99)
     for steps in (1, 5, 10, 37, 1000):
         p = [Fraction(0), Fraction(22, 100)]
@@ -73,9 +71,7 @@ def test_the_checkpoints_are_those_of_the_paper():
 
 
 def plainly(f, project, direction, radius, steps):
-    """The algorithm over again, one line at a time: the best point, and the length of the step in
-    the end.
-    """
+    """The algorithm in NumPy: the best point, and the final step size."""
     value = jax.jit(f)
     slope = jax.jit(jax.grad(f))
     marks = sorted({ceil(Fraction(m, 100) * steps) for m in (0, 22, 41, 57, 70, 80, 87, 93, 99)})
@@ -103,7 +99,7 @@ def plainly(f, project, direction, radius, steps):
 @pytest.mark.sampled(4)
 @each_ball
 @pytest.mark.parametrize("steps", [7, 40])
-def test_the_same_points_as_the_algorithm_written_out(net, name, steps):
+def test_same_points_as_the_plain_algorithm(net, name, steps):
     radius = 1.5
     if name == "Linf":
         ball = Linf(radius)
@@ -120,7 +116,7 @@ def test_the_same_points_as_the_algorithm_written_out(net, name, steps):
 
 @pytest.fixture(scope="module")
 def trained():
-    """A net that tells three spirals apart, and points of them."""
+    """A network that separates three spirals, and points of them."""
     with jax.enable_x64(True):
         turn = jnp.tile(jnp.linspace(0.3, 1.0, 40), 3)
         ys = jnp.repeat(jnp.arange(3), 40)
@@ -144,7 +140,7 @@ def trained():
 
 @pytest.mark.slow
 @each_ball
-def test_it_mostly_gains_as_much_as_steps_of_one_length(trained, name):
+def test_mostly_as_good_as_pgd_of_fixed_step_size(trained, name):
     net, xs, ys = trained
     ball = BALLS[name]
     gain = lambda attack: jax.jit(jax.vmap(lambda x, y: margin_loss(net(attack(net, x, y)), y)))(
@@ -156,14 +152,14 @@ def test_it_mostly_gains_as_much_as_steps_of_one_length(trained, name):
     assert (own > fixed + 1e-6).sum() >= (fixed > own + 1e-6).sum()
 
 
-def test_the_best_is_kept_and_reaching_the_goal_comes_first():
+def test_success_comes_before_gain():
     low = Goal(
         lambda out, y: out[0], lambda out, y: out[0] < 0.325
     )  # more gain leads away from the goal
     assert float(APGD(low, Linf(0.2), steps=9)(lambda x: x, X, Y)[0]) == pytest.approx(0.3)
 
 
-def test_restarts_never_help_the_defender_and_a_key_decides(net):
+def test_restarts_never_help_the_defender(net):
     found = lambda key, **more: APGD(margin_loss, Linf(0.5), steps=3, **more)(net, X, Y, key=key)
     one = found(jr.key(1))
     five = found(jr.key(1), restarts=5)
@@ -176,7 +172,7 @@ def test_restarts_never_help_the_defender_and_a_key_decides(net):
 
 
 @each_ball
-def test_it_stays_in_the_ball_and_in_the_range(net, name):
+def test_ball_and_box(net, name):
     x = jnp.asarray([0.0, 1.0, 0.5, 0.9])
     ball = BALLS[name]
     found = APGD(untargeted(), ball, steps=12, restarts=2, box=(0.0, 1.0))(net, x, Y, key=jr.key(0))
@@ -185,7 +181,7 @@ def test_it_stays_in_the_ball_and_in_the_range(net, name):
     assert found.max() <= 1
 
 
-def test_towards_a_class_and_away_by_the_ratio(net):
+def test_targeted_and_dlr_loss(net):
     target = jnp.argmin(net(X))
     assert jnp.argmax(net(APGD(targeted(), L2(8.0), steps=40)(net, X, target))) == target
     y = jnp.argmax(net(X))
@@ -193,7 +189,7 @@ def test_towards_a_class_and_away_by_the_ratio(net):
 
 
 @pytest.mark.slow
-def test_a_batch_is_a_vmap(net):
+def test_vmap(net):
     attack = APGD(untargeted(margin_loss), L2(0.2), steps=5, restarts=2)
     xs = normal(1, 3, 4)
     keys = jr.split(jr.key(0), 3)
@@ -205,35 +201,35 @@ def test_a_batch_is_a_vmap(net):
 
 
 @pytest.mark.parametrize("halved", [False, True])
-def test_a_peak_that_stays_halves_the_step_unless_it_was_just_halved(halved):
-    """Though every step since the last checkpoint rose."""
-    at = lambda gain: Place(Candidate(X, jnp.asarray(gain), jnp.asarray(False)), jnp.zeros(4))
-    climb = Climb(
+def test_a_stuck_maximum_halves_the_step_unless_it_was_just_halved(halved):
+    """Even if every step since the last checkpoint increased the gain."""
+    at = lambda gain: EvaluatedPoint(
+        Candidate(X, jnp.asarray(gain), jnp.asarray(False)), jnp.zeros(4)
+    )
+    state = APGDState(
         at(1.0),
         X,
         at(2.0),
-        at(2.0).seen,
+        at(2.0).candidate,
         jnp.array(0.4),
         jnp.array(5),
         jnp.array(halved),
         jnp.array(2.0),
     )
-    after = climb.checked(jnp.array(5))
+    after = state.at_checkpoint(jnp.array(5))
     assert bool(after.halved) is not halved
     assert float(after.step_size) == (0.4 if halved else 0.2)
-    assert float(after.here.seen.gain) == (1.0 if halved else 2.0)
+    assert float(after.current.candidate.gain) == (1.0 if halved else 2.0)
 
 
 def test_bad_input(net, unchecked):
-    with pytest.raises(
-        ValueError, match="APGD: its steps are made for Linf and L2; got L1; take PGD"
-    ):
+    with pytest.raises(ValueError, match=r"APGD: ball must be Linf or L2; got L1\. Use PGD"):
         APGD(untargeted(), L1(0.1), steps=3)
-    with pytest.raises(
-        ValueError, match="APGD: steps and restarts must be at least 1; got steps=0, restarts=1"
-    ):
+    with pytest.raises(ValueError, match="APGD: steps must be an integer >= 1; got 0"):
         APGD(untargeted(), Linf(0.1), steps=0)
-    with pytest.raises(ValueError, match="APGD: restarts=3 begin at different points; give a key"):
+    with pytest.raises(
+        ValueError, match="APGD: restarts=3 start at random points of the ball; pass key="
+    ):
         APGD(untargeted(), Linf(0.1), steps=1, restarts=3)(net, X, Y)
     with pytest.raises(ValueError, match=r"APGD: expected inputs from 0\.0 to 1\.0"):
         APGD(untargeted(), Linf(0.1), steps=1, box=(0.0, 1.0))(net, X, Y)

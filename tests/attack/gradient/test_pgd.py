@@ -1,6 +1,4 @@
-"""Ascent where the maximum is known: affine classifiers, a bowl turned over; and what holds of
-every attack.
-"""
+"""PGD: known maxima of affine classifiers and quadratics, and the properties of every attack."""
 
 from typing import Any
 
@@ -54,14 +52,14 @@ def test_the_unit_of_a_gradient_has_its_signs():
 
 
 @pytest.mark.parametrize("name", BALLS)
-def test_of_an_affine_classifier_it_finds_the_largest_margin(affine, name):
+def test_affine_classifier(affine, name):
     """max_j (z_j − z_y + ε‖w_j − w_y‖_q), by the dual norm."""
     ball = BALLS[name]
     found = PGD(margin_loss, ball, step_size=ball.radius / 4, steps=30)(affine, X, Y)
     z = np.asarray(affine(X))
     W = np.asarray(affine.W)
     best = max(
-        z[j] - z[0] + ball.radius * float(ball.dual(jnp.asarray(W[j] - W[0]))) for j in (1, 2)
+        z[j] - z[0] + ball.radius * float(ball.dual_norm(jnp.asarray(W[j] - W[0]))) for j in (1, 2)
     )
     assert float(margin_loss(affine(found), Y)) <= best + 1e-12
     aimed = max(
@@ -90,28 +88,26 @@ def test_a_maximum_inside_the_ball_is_found(name):
     np.testing.assert_allclose(found, c, atol=2e-3)
 
 
-def test_the_best_is_kept_and_the_goal_once_reached_is_the_end(net):
-    """A step that is far too long leaps about; the best of what it saw is no worse than where it
-    began.
-    """
+def test_best_point_is_kept_and_success_ends_the_attack(net):
+    """With a step size far too large, the best point seen is still no worse than the start."""
     wild = PGD(untargeted(), L2(3.0), step_size=50.0, steps=7)(net, X, Y)
     assert float(log_loss(net(wild), Y)) >= float(log_loss(net(X), Y))
-    climb = lambda reached, **more: PGD(
+    run = lambda reached, **more: PGD(
         Goal(lambda out, y: out[0], lambda out, y: reached(out[0])),
         Linf(0.2),
         step_size=0.01,
         steps=9,
         **more,
     )(lambda x: x, X, Y)
-    assert float(climb(lambda z: z > 0.325)[0]) == pytest.approx(0.33)
-    assert float(climb(lambda z: z < 0.325)[0]) == pytest.approx(0.3)  # where it begins
-    assert float(climb(lambda z: z > 1.0)[0]) == pytest.approx(0.39)
-    assert float(climb(lambda z: z > 0.325, keep="last")[0]) == pytest.approx(0.39)
+    assert float(run(lambda z: z > 0.325)[0]) == pytest.approx(0.33)
+    assert float(run(lambda z: z < 0.325)[0]) == pytest.approx(0.3)  # the start
+    assert float(run(lambda z: z > 1.0)[0]) == pytest.approx(0.39)
+    assert float(run(lambda z: z > 0.325, output="last")[0]) == pytest.approx(0.39)
 
 
-def test_another_start_only_where_the_goal_is_not_reached():
-    """In a pit at 0 nothing climbs, and outside of it everything is wrong: the start decides, and
-    the first will do.
+def test_restarts_only_until_success():
+    """The loss is flat around 0 and everything outside is misclassified: only the start matters,
+    and the first successful one is returned.
     """
     model = lambda x: jnp.stack([jnp.full((), 0.5), jnp.where(jnp.abs(x[0]) < 0.9, 0.0, 1.0)])
     attack = lambda restarts: PGD(
@@ -143,7 +139,7 @@ def test_more_steps_and_restarts_never_help_the_defender(net):
     assert gain(steps=1, restarts=5) >= max(float(margin_loss(net(start), Y)) for start in starts)
 
 
-def test_one_long_step_is_the_fast_gradient_sign_method(net):
+def test_fgsm(net):
     g = jax.grad(lambda x: log_loss(net(x), Y))(X)
     np.testing.assert_allclose(
         fgsm(log_loss, Linf(0.1))(net, X, Y), X + 0.1 * jnp.sign(g), atol=1e-12
@@ -162,7 +158,7 @@ def test_one_long_step_is_the_fast_gradient_sign_method(net):
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("ball", [*BALLS.values(), L0(2)], ids=[*BALLS, "L0"])
-def test_it_stays_in_the_ball_and_in_the_range(net, ball):
+def test_ball_and_box(net, ball):
     x = jnp.asarray([0.0, 1.0, 0.5, 0.9])
     found = PGD(untargeted(), ball, step_size=0.3, steps=10, restarts=2, box=(0.0, 1.0))(
         net, x, Y, key=jr.key(0)
@@ -172,8 +168,8 @@ def test_it_stays_in_the_ball_and_in_the_range(net, ball):
     assert found.max() <= 1
 
 
-def test_what_points_out_of_the_range_is_no_way():
-    """The steepest number is at its edge, and the next one is moved in its place."""
+def test_gradients_out_of_the_box_are_ignored():
+    """The steepest component is at the edge of the box, so the next one is moved."""
     slopes = Linear(jnp.array([[0.0, 0.0], [5.0, 1.0]]), jnp.zeros(2))
     found = PGD(margin_loss, L1(0.4), step_size=0.1, steps=4, box=(0.0, 1.0))(
         slopes, jnp.array([1.0, 0.5]), Y
@@ -181,12 +177,14 @@ def test_what_points_out_of_the_range_is_no_way():
     np.testing.assert_allclose(found, [1.0, 0.9], atol=1e-12)
 
 
-def test_another_start_remembers_no_direction():
+def test_a_restart_has_no_momentum():
     ascent = Ascent(X, jnp.ones(4), no_candidate(X), jnp.array(3))
-    eta, g, *_ = ascent.where(jnp.array(True), 2 * X)
+    eta, g, *_ = ascent.restarted(jnp.array(True), 2 * X)
     assert jnp.array_equal(eta, 2 * X)
     assert not g.any()
-    assert all(map(jnp.array_equal, ascent.where(jnp.array(False), 2 * X)[:2], (X, jnp.ones(4))))
+    assert all(
+        map(jnp.array_equal, ascent.restarted(jnp.array(False), 2 * X)[:2], (X, jnp.ones(4)))
+    )
 
 
 @pytest.mark.parametrize(
@@ -198,8 +196,8 @@ def test_another_start_remembers_no_direction():
     ],
     ids=["PGD", "APGD", "DeepFool"],
 )
-def test_what_is_no_number_is_no_way_and_no_success(net, attack):
-    """A root has no slope at 0; the other numbers have one, and the attack goes on with them."""
+def test_nan_is_neither_a_direction_nor_a_success(net, attack):
+    """A square root has a NaN gradient at 0; the attack uses the other components."""
     rooted = lambda x: net(x) + 0 * jnp.linalg.norm(x[3:])
     x = X.at[3].set(0.0)
     y = jnp.argmax(net(x))
@@ -221,8 +219,8 @@ def test_half_precision_is_kept(net):
         assert attack(net, x, Y).dtype == jnp.bfloat16
 
 
-def test_an_input_out_of_the_range_stays_in_the_ball(net):
-    """As in a compiled program, which cannot refuse it."""
+def test_an_input_outside_the_box_stays_in_the_ball(net):
+    """As in a compiled program, which cannot raise."""
     found = jax.jit(
         lambda x: PGD(log_loss, Linf(0.1), step_size=0.1, steps=3, box=(0.0, 1.0))(net, x, Y)
     )(100 * X)
@@ -243,13 +241,13 @@ def test_momentum_is_the_sum_of_unit_gradients(net):
     np.testing.assert_allclose(found, twice, atol=1e-12)
 
 
-def test_towards_a_class(net):
+def test_targeted(net):
     target = jnp.argmin(net(X))
     found = PGD(targeted(), L2(8.0), step_size=1.0, steps=40)(net, X, target)
     assert jnp.argmax(net(found)) == target
 
 
-def test_a_batch_is_a_vmap_and_a_key_decides(net):
+def test_vmap_and_key(net):
     attack = PGD(untargeted(margin_loss), Linf(0.2), step_size=0.05, steps=3, restarts=2)
     xs = normal(1, 3, 4)
     keys = jr.split(jr.key(0), 3)
@@ -259,7 +257,7 @@ def test_a_batch_is_a_vmap_and_a_key_decides(net):
     assert not np.allclose(attack(net, X, Y, key=jr.key(1)), attack(net, X, Y, key=jr.key(2)))
 
 
-def test_the_ratio_of_logits(unchecked):
+def test_dlr_loss(unchecked):
     z = normal(0, 5)
     assert float(dlr_loss(z, Y)) == pytest.approx(float(dlr_loss(100 * z + 7, Y)))
     order = np.sort(np.asarray(z))
@@ -267,22 +265,26 @@ def test_the_ratio_of_logits(unchecked):
         float(margin_loss(z, Y)) / (order[-1] - order[-3])
     )
     with pytest.raises(
-        ValueError, match="logit_ratio: needs three classes or more, got 2; take the margin"
+        ValueError, match="dlr_loss: needs at least three classes, got 2; use margin_loss"
     ):
         dlr_loss(z[:2], Y)
 
 
 def test_bad_input(net, unchecked):
-    with pytest.raises(ValueError, match="steps and restarts must be at least 1; got steps=0"):
+    with pytest.raises(ValueError, match="PGD: steps must be an integer >= 1; got 0"):
         PGD(untargeted(), Linf(0.1), step_size=0.1, steps=0)
     with pytest.raises(ValueError, match=r"momentum must lie in \[0, 1\]; got 2"):
         PGD(untargeted(), Linf(0.1), step_size=0.1, steps=1, momentum=2.0)
-    with pytest.raises(ValueError, match="restarts=3 begin at different points; give a key"):
+    with pytest.raises(
+        ValueError, match="restarts=3 start at random points of the ball; pass key="
+    ):
         PGD(untargeted(), Linf(0.1), step_size=0.1, steps=1, restarts=3)(net, X, Y)
-    with pytest.raises(ValueError, match="restarts=2 need a best one; leave out keep='last'"):
+    with pytest.raises(
+        ValueError, match=r"that of a single start; got restarts=2\. Use output='best'"
+    ):
         PGD(untargeted(), Linf(0.1), step_size=0.1, steps=1, restarts=2, output="last")
-    with pytest.raises(ValueError, match=r"rate must be finite and not negative; got -0\.1"):
+    with pytest.raises(ValueError, match=r"step_size must be finite and >= 0; got -0\.1"):
         PGD(untargeted(), Linf(0.1), step_size=-0.1, steps=1)
     unknown: Any = "lst"
-    with pytest.raises(ValueError, match="keep is 'best' or 'last'; got 'lst'"):
+    with pytest.raises(ValueError, match="output must be 'best' or 'last'; got 'lst'"):
         PGD(untargeted(), Linf(0.1), step_size=0.1, steps=1, output=unknown)

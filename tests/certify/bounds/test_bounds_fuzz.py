@@ -1,6 +1,4 @@
-"""Bounds of random programs; and the search that tests them, on rules that are known to be
-wrong.
-"""
+"""Bounds of random programs, and the fuzzer itself on rules that are known to be wrong."""
 
 from collections import Counter
 
@@ -25,13 +23,13 @@ INTEGERS = ("int32", "uint8")
 
 @pytest.mark.parametrize("seed", range(8))
 def test_no_point_leaves_the_bounds_of_a_random_program(seed):
-    """For more: python -m tests.attack.bounds_fuzz --minutes 60."""
+    """For more: python -m tests.bounds_fuzz --minutes 60."""
     check(seed, Counter(), linear=seed == 1)
 
 
 def clipped(domain):
-    return lambda do, how, ins: monotone_increasing(
-        do, how, [ins[0]._replace(low=jnp.maximum(ins[0].low, domain))]
+    return lambda op, params, ins: monotone_increasing(
+        op, params, [ins[0]._replace(low=jnp.maximum(ins[0].low, domain))]
     )
 
 
@@ -66,7 +64,7 @@ BROKEN = {  # a step that shows it, and rules without their domains
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_rule_that_does_not_hold_is_found(name, monkeypatch):
+def test_a_wrong_rule_is_detected(name, monkeypatch):
     shown, rules = BROKEN[name]
     program = Program((), (Step(shown, lambda z: unary(UNARY[shown], z), (0,)),))
     examine(program, np.random.default_rng(0), Counter(), linear=False)  # refused, or sound
@@ -77,8 +75,8 @@ def test_a_rule_that_does_not_hold_is_found(name, monkeypatch):
         examine(program, np.random.default_rng(0), Counter(), linear=False)
 
 
-def test_a_call_that_is_misread_is_found(monkeypatch):
-    """One product among two arguments is not yet bilinear."""
+def test_a_wrongly_recognised_product_is_detected(monkeypatch):
+    """A function of two arguments that contains a product need not be bilinear."""
     f = BINARY["custom matmul of one"]
     constant = jnp.array([0.5, -1.0, 2.0, 1.0])
     program = Program((constant,), (Step("a @ a", lambda z, b: binary(f, z, b), (0, 1)),))

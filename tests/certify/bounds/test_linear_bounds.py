@@ -1,5 +1,5 @@
-"""Linear bounds: exact for affine models; of small networks between the interval's and the
-truth.
+"""Linear bounds: exact for affine models; for small networks between interval bounds and the exact
+minimum.
 """
 
 from itertools import product
@@ -40,7 +40,7 @@ LISTED = (
     "square network",
     "product network",
     "gelu",
-    "Gated",
+    "GatedFeedForward",
     "Convolution",
     "LayerNorm",
 )
@@ -53,9 +53,13 @@ MARKED = [
 ]
 
 
+def test_the_tables_name_rows():
+    assert {*QUICK, *LISTED} <= {row.name for row in ROWS}
+
+
 @pytest.mark.parametrize("name", BALLS)
-def test_of_an_affine_model_they_are_the_dual_norm(name):
-    """Two layers without a bend are one: intervals do not know that."""
+def test_exact_for_an_affine_model(name):
+    """Two affine layers are one affine map, which intervals do not use."""
     ball = BALLS[name]
     x = normal(0, 4)
     first = Linear.init(4, 5, key=jr.key(0))
@@ -63,27 +67,25 @@ def test_of_an_affine_model_they_are_the_dual_norm(name):
     low, high = jax.jit(lambda x: linear_bounds(Chain(first, last), x, ball))(x)
     W = last.W @ first.W
     z = last(first(x))
-    reach = ball.radius * jax.vmap(ball.dual)(W)
+    reach = ball.radius * jax.vmap(ball.dual_norm)(W)
     np.testing.assert_allclose(low, z - reach, rtol=1e-10)
     np.testing.assert_allclose(high, z + reach, rtol=1e-10)
 
 
 def test_the_box_cuts_the_ball():
-    """In the maximum norm exactly; of numbers that change only few, the few that matter most."""
+    """Exactly in Linf; in L0 the components that matter most change."""
     x = jnp.array([0.1, 0.9, 0.5])
     w = jnp.array([[2.0, 1.0, -3.0]])
     low, high = linear_bounds(lambda x: w @ x, x, Linf(0.2), box=(0.0, 1.0))
     assert (low.item(), high.item()) == pytest.approx((0 + 0.7 - 2.1, 0.6 + 1.0 - 0.9))
     low, high = linear_bounds(lambda x: w @ x, x, L0(1), box=(0.0, 1.0))
     assert (low.item(), high.item()) == pytest.approx((-0.4 - 1.5, -0.4 + 1.8))
-    with pytest.raises(ValueError, match="give the box"):
+    with pytest.raises(ValueError, match=r"does not limit the size of a change\. Pass box="):
         linear_bounds(lambda x: w @ x, x, L0(1))
 
 
 def exact(net, x, radius, c):
-    """The least c·f over a cube: with each pattern of active units the network is affine, a linear
-    program.
-    """
+    """The minimum of c·f over a cube: for each activation pattern a linear programme."""
     (W, b), (V, a) = ((np.asarray(layer.W), np.asarray(layer.b)) for layer in net.body.layers[::2])
     least = np.inf
     for on in product([0, 1], repeat=len(b)):
@@ -103,7 +105,7 @@ def plane(net, x, radius):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
-def test_they_lie_between_the_interval_and_the_truth(seed):
+def test_between_interval_bounds_and_the_exact_minimum(seed):
     net = MLP.init(2, 5, 2, key=jr.key(seed))
     x = normal(seed, 2)
     radius = 0.6
@@ -123,8 +125,8 @@ def test_they_lie_between_the_interval_and_the_truth(seed):
 
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", LINES)
-def test_the_lines_of_a_bend_hold_and_are_better_than_levels(name):
-    """f(z) − kz over an interval: with two levels in place of lines it would be as wide as f and kz
+def test_lines_are_valid_and_tighter_than_constants(name):
+    """f(z) − kz over an interval: with constant bounds of f it would be as wide as f and kz
     together.
     """
     f = LINES[name]
@@ -165,12 +167,12 @@ def test_the_planes_of_a_product_touch_it_at_the_edges(l_x, h_x, l_y, h_y):
     np.testing.assert_allclose([below[0], below[:, 0], above[0], above[:, -1]], 0.0, atol=1e-12)
 
 
-def test_where_an_end_is_infinite_the_planes_are_levels():
+def test_infinite_ends_give_constant_bounds():
     wide = Interval(np.float64(1.0), np.float64(np.inf))
     y = Interval(np.float64(1.0), np.float64(2.0))
-    strip = relax_product(wide, y, Interval(np.float64(1.0), np.float64(np.inf)))
-    assert [float(slope) for line in strip for slope in line.slopes] == [0.0] * 4
-    assert (float(strip.low.offset), float(strip.high.offset)) == (1.0, np.inf)
+    relaxation = relax_product(wide, y, Interval(np.float64(1.0), np.float64(np.inf)))
+    assert [float(slope) for line in relaxation for slope in line.slopes] == [0.0] * 4
+    assert (float(relaxation.low.offset), float(relaxation.high.offset)) == (1.0, np.inf)
 
 
 @jax.jit
@@ -199,7 +201,7 @@ def test_random_networks_stay_inside(seed, radius):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("row", MARKED)
-def test_models_stay_inside_and_are_never_wider_than_intervals(row):
+def test_models_are_bounded_and_never_looser_than_intervals(row):
     model = generic(row)
     x = normal(1, *row.shape)
 
@@ -222,8 +224,8 @@ def test_models_stay_inside_and_are_never_wider_than_intervals(row):
     assert (high <= most + 1e-12).all()
 
 
-def test_maxima_of_what_moves_together_are_told_apart():
-    """max(x, x + 1) is x + 1: an interval does not see that the two move together."""
+def test_maximum_of_dependent_values():
+    """max(x, x + 1) is x + 1: intervals ignore that the two depend on the same x."""
     f = lambda x: MaxPool((2,))(jnp.stack([x, x + 1], axis=-1).reshape(1, -1))[0] - x
     low, high = jax.jit(lambda x: linear_bounds(f, x, Linf(3.0)))(jnp.zeros(2))
     np.testing.assert_allclose([low, high], 1.0, atol=1e-12)
@@ -239,10 +241,8 @@ straight_through.defjvp(
 )
 
 
-def test_a_derivative_of_its_own_changes_no_bound():
-    """A trail goes back through what a product is, not through the derivative that it has for
-    training.
-    """
+def test_custom_derivatives_change_no_bound():
+    """The backward pass uses the product itself, not its custom derivative."""
     W = np.array([[1.0, -2.0]])
     x = jnp.zeros(2)
     low, high = linear_bounds(lambda x: straight_through(W, x), x, Linf(1.0))
@@ -253,21 +253,19 @@ def test_a_derivative_of_its_own_changes_no_bound():
     np.testing.assert_allclose(margins, [1 - 0.1 * 4, 0.0])
 
 
-def test_what_may_be_nan_stays_so_between_lines():
-    """Lines are of real numbers: that they know an argument better must not hide an infinity or a
-    NaN.
-    """
+def test_possible_nans_are_kept():
+    """Tighter arguments from linear bounds must not hide an infinity or a NaN."""
     for f in (lambda x: jnp.exp(1000 * x) * 0, lambda x: jnp.sqrt(x), lambda x: 0 * jnp.log(x - 1)):
         low, high = linear_bounds(f, jnp.zeros(1), Linf(1.0))
         assert (low[0], high[0]) == (-np.inf, np.inf)
     low, high = linear_bounds(
         lambda x: jnp.sqrt(x - x + 1), jnp.zeros(1), Linf(1.0)
-    )  # which lines can tell
+    )  # linear bounds know that x - x is 0
     np.testing.assert_allclose([low[0], high[0]], 1.0)
 
 
-def test_what_stops_gradients_changes_no_bound():
-    """Its derivative is 0 and it is none; JAX's softmax has one inside."""
+def test_stop_gradient_changes_no_bound():
+    """It is the identity; JAX's softmax contains one."""
     low, high = linear_bounds(lambda x: jax.lax.stop_gradient(2 * x), jnp.zeros(1), Linf(1.0))
     np.testing.assert_allclose([low[0], high[0]], [-2.0, 2.0], atol=1e-12)
     W = normal(0, 4, 3)

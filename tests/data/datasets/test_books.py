@@ -50,7 +50,7 @@ def test_through_the_store(monkeypatch, tmp_path):
 def test_characters_by_frequency():
     known = Characters.fit(["banana", "cab"])
     assert known.letters == "abnc"  # four a's, two b's and n's, in the order of the alphabet, one c
-    assert Characters.fit(["banana"], size=1).letters == "a"
+    assert Characters.fit(["banana"], vocab_size=1).letters == "a"
 
 
 @pytest.mark.parametrize("text", ["", "a", "Où est\nle café ?", "中文 and 😀"])
@@ -73,17 +73,17 @@ def test_characters_that_are_not_known():
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: Characters("aa"), "a character is given twice"),
+        (lambda: Characters("aa"), "letters must be distinct; a character is given twice"),
         (
-            lambda: Characters.fit(["a"], size=0),
-            "size counts characters and must be at least 1; got 0",
+            lambda: Characters.fit(["a"], vocab_size=0),
+            "vocab_size must be an integer >= 1; got 0",
         ),
-        (lambda: Characters("a").encode(["a"], length=0), "length counts characters"),
+        (lambda: Characters("a").encode(["a"], length=0), "length must be an integer >= 1; got 0"),
         (
             lambda: Characters("a").decode(np.zeros((1, 1), int)),
-            r"expected one row of numbers, got \(1, 1\)",
+            r"expected one row of token ids; got shape \(1, 1\)",
         ),
-        (lambda: Characters.fit("one string"), "got one string; put it into a list"),
+        (lambda: Characters.fit("one string"), "got one string. Put it into a list"),
     ],
 )
 def test_what_characters_refuse(call, says):

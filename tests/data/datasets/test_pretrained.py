@@ -31,13 +31,13 @@ def test_tensors_lie_one_after_another():
 @pytest.mark.parametrize(
     ("weights", "numbers", "says"),
     [
-        (WEIGHTS, NUMBERS[:-1], "announces more numbers than the 27 bytes"),
-        (WEIGHTS[:1], NUMBERS, "announces 24 bytes of numbers, but there are 28"),
+        (WEIGHTS, NUMBERS[:-1], "announces more weights than the 27 bytes"),
+        (WEIGHTS[:1], NUMBERS, "announces 24 bytes of weights, but the shards have 28"),
         ([{**WEIGHTS[0], "dtype": "uint8"}], NUMBERS, "a/kernel is not plain float32"),
         ([{**WEIGHTS[0], "quantization": {}}], NUMBERS, "a/kernel is not plain float32"),
-        ([{**WEIGHTS[0], "shape": [-1, 3]}], NUMBERS, "announces more numbers"),
-        ([{**WEIGHTS[0], "shape": [10**30]}], NUMBERS, "announces more numbers"),
-        ([{"name": "a"}], NUMBERS, "not readable as a model of TensorFlow.js"),
+        ([{**WEIGHTS[0], "shape": [-1, 3]}], NUMBERS, "announces more weights"),
+        ([{**WEIGHTS[0], "shape": [10**30]}], NUMBERS, "announces more weights"),
+        ([{"name": "a"}], NUMBERS, "not readable as a TensorFlow.js model"),
     ],
 )
 def test_what_does_not_fit_is_refused(weights, numbers, says):
@@ -46,12 +46,12 @@ def test_what_does_not_fit_is_refused(weights, numbers, says):
 
 
 def test_other_json_is_refused():
-    with pytest.raises(ValueError, match="not readable as a model"):
+    with pytest.raises(ValueError, match=r"not readable as a TensorFlow\.js model"):
         read_tfjs(Blob("model.json", b"[]"), [])
 
 
 def test_weights_are_no_examples():
     with pytest.raises(
-        ValueError, match=r"'resnet-50' is no set of examples .* load_arrays\('resnet-50'\)"
+        ValueError, match=r"'resnet-50' is not a labelled dataset. Use load_arrays\('resnet-50'\)"
     ):
         load("resnet-50")

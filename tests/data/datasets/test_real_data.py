@@ -188,7 +188,7 @@ def test_verses():
     """Two texts of one length: where both divide a chapter alike, long verses are long in both."""
     verses = load_verses()
     assert len(verses.english) == len(verses.german) == 30_968
-    assert (len(np.unique(verses.book)), int(verses.same.sum())) == (66, 28_128)
+    assert (len(np.unique(verses.book)), int(verses.aligned.sum())) == (66, 28_128)
     place = list(zip(verses.book.tolist(), verses.chapter.tolist(), verses.verse.tolist()))
     assert place == sorted(set(place))
     at = lambda *where: verses.select(np.array([place.index(where)]))
@@ -208,8 +208,8 @@ def test_verses():
     assert not letters & set("[]<>\n\t\xa0")
     lengths = np.log([[len(e), len(g)] for e, g in zip(verses.english, verses.german)]).T
     related = lambda which: np.corrcoef(lengths[:, which])[0, 1]
-    assert related(verses.same) > 0.93
-    assert related(~verses.same) < 0.62
+    assert related(verses.aligned) > 0.93
+    assert related(~verses.aligned) < 0.62
 
 
 def test_brown():
@@ -251,7 +251,7 @@ def test_smollm2():
     assert metadata["general.architecture"] == "llama"
     assert len(tensors) == 272
     table = Gguf(metadata, tensors).token_table()
-    assert (len(table.tokens), len(table.merges), table.special["eos"]) == (49_152, 48_900, 2)
+    assert (len(table.tokens), len(table.merges), table.special_ids["eos"]) == (49_152, 48_900, 2)
     theirs = {
         tensor.name: tensor
         for tensor in GGUFReader(folder / "SmolLM2-135M-Instruct.Q4_1.gguf").tensors

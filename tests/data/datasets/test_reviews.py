@@ -50,26 +50,26 @@ def listed() -> bytes:
     return json.dumps([{"t": text, "s": label} for text, label in rows]).encode()
 
 
-def test_a_tar_archive_gives_its_labelled_halves():
-    found = reviews.read_halves(Blob("reviews.tar", archive()))
+def test_a_tar_archive_gives_its_labelled_splits():
+    found = reviews.read_splits(Blob("reviews.tar", archive()))
     assert {part: sorted(rows) for part, rows in found.items()} == {
         "train": sorted(TRAIN),
         "test": sorted(TEST),
     }
     with pytest.raises(ValueError, match=r"a.tar: not readable as a tar archive of reviews"):
-        reviews.read_halves(Blob("a.tar", b"no archive"))
+        reviews.read_splits(Blob("a.tar", b"no archive"))
 
 
 def test_order_is_of_the_text_alone():
     """However a source orders them, the arrays are the same to the last bit."""
-    first = reviews._packed(TRAIN, TEST)
-    second = reviews._packed(TRAIN[::-1], TEST[::-1])
+    first = reviews._to_arrays(TRAIN, TEST)
+    second = reviews._to_arrays(TRAIN[::-1], TEST[::-1])
     assert fingerprint(first) == fingerprint(second)
-    assert fingerprint(first) != fingerprint(reviews._packed(TEST, TRAIN))
+    assert fingerprint(first) != fingerprint(reviews._to_arrays(TEST, TRAIN))
 
 
 def test_both_forms_agree(monkeypatch):
-    monkeypatch.setattr(reviews, "_EACH", 2)
+    monkeypatch.setattr(reviews, "_N_PER_CLASS", 2)
     by_list = reviews._from_json({"reviews.json": Blob("reviews.json", listed())})
     by_file = reviews._from_stanford({"aclImdb_v1.tar": Blob("aclImdb_v1.tar", archive())})
     assert fingerprint(by_list) == fingerprint(by_file)
@@ -83,14 +83,14 @@ def test_a_list_that_is_none(data):
 
 def test_a_list_of_other_reviews():
     with pytest.raises(
-        ValueError, match="expected 25,000 reviews of label 0 and as many of label 1, in this order"
+        ValueError, match="expected 25,000 reviews of label 0, then as many of label 1"
     ):
         reviews._from_json({"reviews.json": Blob("reviews.json", listed())})
 
 
 def test_texts_through_the_store(monkeypatch, tmp_path):
     """From a folder, through the cache, to strings that can be divided like any array."""
-    arrays = reviews._packed(TRAIN, TEST)
+    arrays = reviews._to_arrays(TRAIN, TEST)
     form = Form(("aclImdb_v1.tar",), reviews._from_stanford, 1 << 20)
     toy = Dataset(
         "toy", "a toy", "CC0", 500, ("negative", "positive"), (), fingerprint(arrays), forms=(form,)

@@ -9,13 +9,13 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from thetax.data import LISTOPS, adding, dates, listops, recall
+from thetax.data import LISTOPS, adding_problem, date_pairs, listops, recall_task
 
 MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 
 
 def test_adding_marks_one_number_in_each_half():
-    xs, ys = (np.asarray(part) for part in adding(300, length=7, key=jr.key(0)))
+    xs, ys = (np.asarray(part) for part in adding_problem(300, length=7, key=jr.key(0)))
     assert xs.shape == (300, 7, 2)
     assert set(np.unique(xs[..., 1])) == {0.0, 1.0}
     places = [np.flatnonzero(x[:, 1]) for x in xs]
@@ -30,13 +30,13 @@ def test_adding_always_one_errs_by_a_sixth():
     """The variance of the sum of two uniform numbers is 1/6; its square's spread gives the error of
     the mean.
     """
-    _, ys = adding(20_000, length=4, key=jr.key(1))
+    _, ys = adding_problem(20_000, length=4, key=jr.key(1))
     square = (np.asarray(ys, float) - 1) ** 2
     assert abs(square.mean() - 1 / 6) < 4 * square.std() / np.sqrt(len(square))
 
 
 def test_recall_shows_asks_and_distracts():
-    xs, ys = (np.asarray(part) for part in recall(60, length=9, symbols=3, key=jr.key(0)))
+    xs, ys = (np.asarray(part) for part in recall_task(60, length=9, n_symbols=3, key=jr.key(0)))
     assert xs.shape == (60, 11)
     np.testing.assert_array_equal(xs[:, 0], ys)
     assert np.bincount(ys).tolist() == [20, 20, 20]
@@ -68,7 +68,7 @@ def nesting(tokens: list[str]) -> int:
 
 
 def test_listops_come_to_their_value():
-    xs, ys = listops(400, length=25, depth=3, arguments=4, key=jr.key(0))
+    xs, ys = listops(400, length=25, max_depth=3, max_arguments=4, key=jr.key(0))
     assert (xs.shape, xs.dtype, ys.dtype) == ((400, 25), np.int32, np.int32)
     lengths = (xs >= 0).sum(axis=1)
     assert all((row[:n] >= 0).all() and (row[n:] == -1).all() for row, n in zip(xs, lengths))
@@ -103,7 +103,7 @@ def read(text: str) -> datetime.date:
 
 
 def test_dates_mean_what_they_say():
-    people, iso = dates(800, key=jr.key(0))
+    people, iso = date_pairs(800, key=jr.key(0))
     assert [read(text).isoformat() for text in people.tolist()] == iso.tolist()
     assert len(set(iso.tolist())) == 800
     forms = {re.sub("[a-z]+", "a", re.sub(r"\d+", "1", text.lower())) for text in people.tolist()}
@@ -114,7 +114,9 @@ def test_dates_mean_what_they_say():
     assert any(text.isupper() for text in people.tolist())
 
 
-@pytest.mark.parametrize("draw", [lambda key: listops(3, key=key), lambda key: dates(3, key=key)])
+@pytest.mark.parametrize(
+    "draw", [lambda key: listops(3, key=key), lambda key: date_pairs(3, key=key)]
+)
 def test_chance_is_that_of_the_key(draw):
     one = draw(jr.key(0))
     two = draw(jr.key(0))
@@ -126,16 +128,22 @@ def test_chance_is_that_of_the_key(draw):
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: adding(3, length=1, key=jr.key(0)), "adding: length must be at least 2; got 1"),
         (
-            lambda: recall(3, length=4, symbols=1, key=jr.key(0)),
-            "recall: symbols must be at least 2; got 1",
+            lambda: adding_problem(3, length=1, key=jr.key(0)),
+            "adding_problem: length must be an integer >= 2; got 1",
         ),
-        (lambda: listops(0, key=jr.key(0)), "listops: n must be at least 1; got 0"),
-        (lambda: listops(1, length=3, key=jr.key(0)), "listops: length must be at least 4; got 3"),
         (
-            lambda: dates(40_000, key=jr.key(0)),
-            "there are 36525 days from 1950-01-01 to 2049-12-31; n=40000 is more",
+            lambda: recall_task(3, length=4, n_symbols=1, key=jr.key(0)),
+            "recall_task: n_symbols must be an integer >= 2; got 1",
+        ),
+        (lambda: listops(0, key=jr.key(0)), "listops: n must be an integer >= 1; got 0"),
+        (
+            lambda: listops(1, length=3, key=jr.key(0)),
+            "listops: length must be an integer >= 4; got 3",
+        ),
+        (
+            lambda: date_pairs(40_000, key=jr.key(0)),
+            "n must be at most 36525, the number of days from 1950-01-01 to 2049-12-31; got 40000",
         ),
     ],
 )

@@ -15,11 +15,11 @@ import threading
 import numpy as np
 import pytest
 
-from thetax.data import Unavailable, cached, datasets, fetch, load
+from thetax.data import DatasetUnavailable, cached_path, datasets, fetch, load
 from thetax.data.datasets import store
 from thetax.data.datasets.dataset import Dataset, fingerprint
 from thetax.data.io.readers import read_csv, read_idx
-from thetax.data.io.sources import Form, Package, Together, Web
+from thetax.data.io.sources import Form, Package, PackageGroup, Web
 
 LABELS = np.array([0, 1, 1, 0], np.uint8)
 PIXELS = np.arange(16, dtype=np.uint8).reshape(4, 2, 2)
@@ -109,12 +109,12 @@ def assert_right(data):
 def test_from_the_web_then_from_the_cache(known, web, cache):
     web.pages = {f"{name}.gz": gzip.compress(data) for name, data in FILES.items()}
     toy = known(Web(web.base, IDX, {}, ".gz"))
-    assert cached(toy) is None
+    assert cached_path(toy) is None
     assert_right(load("toy"))
     assert len(web.asked) == 2
     assert_right(load("toy"))
     assert len(web.asked) == 2
-    assert fetch("toy") == cached(toy) == cache / "toy" / "toy.npz"
+    assert fetch("toy") == cached_path(toy) == cache / "toy" / "toy.npz"
     assert sorted(path.name for path in (cache / "toy").iterdir()) == [".lock", "toy.npz"]
 
 
@@ -162,7 +162,8 @@ def test_from_a_folder_with_a_copy_of_the_cache(known, web, cache, tmp_path):
 def test_a_folder_that_is_none(known, tmp_path):
     known()
     with pytest.raises(
-        ValueError, match=r"folder='.*nowhere' is not a folder; give one that holds the files"
+        ValueError,
+        match=r"folder='.*nowhere' is not a folder. Give the folder of the files",
     ):
         load("toy", folder=tmp_path / "nowhere")
 
@@ -171,8 +172,8 @@ def test_other_data_in_the_folder_never_reaches_the_cache(known, tmp_path, cache
     known()
     (tmp_path / "toy.csv").write_bytes(ROWS.replace(b"\n0,", b"\n9,"))
     with pytest.raises(
-        Unavailable,
-        match=r"these are not the arrays of toy: expected fingerprint \w{64}, got \w{64}",
+        DatasetUnavailable,
+        match=r"these are not the arrays of toy: expected fingerprint \w{64}; got \w{64}",
     ):
         load("toy", folder=tmp_path)
     assert not (cache / "toy" / "toy.npz").exists()
@@ -182,16 +183,16 @@ def test_every_failure_is_named_with_what_to_do(known, web, client, tmp_path):
     web.pages = {**FILES, "images": b"<html>"}
     client("npm", "print('npm error 404 no such package'); sys.exit(1)")
     known(Web(web.base, IDX, {}), Web(web.base, IDX, {"images": "0" * 64}), PACKAGE)
-    with pytest.raises(Unavailable) as caught:
+    with pytest.raises(DatasetUnavailable) as caught:
         load("toy", folder=tmp_path)
     lines = str(caught.value).splitlines()
-    assert lines[0] == "toy could not be had. Each source failed:"
-    assert lines[1] == f"  - folder {tmp_path}: holds none of the sets of files named below"
-    assert "does not begin as an idx file" in lines[2]
-    assert f"images: expected SHA-256 {'0' * 64}, got" in lines[3]
+    assert lines[0] == "toy could not be loaded. All sources failed:"
+    assert lines[1] == f"  - folder {tmp_path}: contains none of the sets of files listed below"
+    assert "is not an idx file" in lines[2]
+    assert f"images: expected SHA-256 {'0' * 64}; got" in lines[3]
     assert (
         lines[4]
-        == "  - npm package toy 1.0: npm ended with status 1: npm error 404 no such package"
+        == "  - npm package toy 1.0: npm failed with exit status 1: npm error 404 no such package"
     )
     assert lines[6:] == [
         "  - images, labels",
@@ -203,7 +204,9 @@ def test_every_failure_is_named_with_what_to_do(known, web, client, tmp_path):
 def test_an_archive_of_the_wrong_checksum_is_not_opened(known, client, tmp_path):
     client("npm", "open('toy-1.0.tgz', 'w').write('something else')")
     known(PACKAGE)
-    with pytest.raises(Unavailable, match=rf"toy-1.0.tgz: expected SHA-256 {SUM}, got \w{{64}}"):
+    with pytest.raises(
+        DatasetUnavailable, match=rf"toy-1.0.tgz: expected SHA-256 {SUM}; got \w{{64}}"
+    ):
         load("toy")
 
 
@@ -256,11 +259,11 @@ def test_two_at_once_fetch_once(known, web):
 
 
 def test_an_unknown_name_gets_the_nearest():
-    with pytest.raises(ValueError, match="name='minst' is no dataset; did you mean 'mnist'"):
+    with pytest.raises(ValueError, match="name='minst' is not a dataset; did you mean mnist"):
         load("minst")
     with pytest.raises(
         ValueError,
-        match="there are digits, mnist, fashion-mnist, cifar-10, default, nyse, auto, spambase",
+        match="choose from digits, mnist, fashion-mnist, cifar-10, default, nyse, auto, spambase",
     ):
         fetch("§")
 
@@ -282,8 +285,8 @@ def test_every_dataset_is_described(dataset):
     )
     for source in dataset.sources:
         assert source.form in dataset.forms
-        if isinstance(source, Package | Together):
-            packages = source.packages if isinstance(source, Together) else (source,)
+        if isinstance(source, Package | PackageGroup):
+            packages = source.packages if isinstance(source, PackageGroup) else (source,)
             assert sorted(name for package in packages for name in package.members) == sorted(
                 source.form.files
             )

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from thetax.data import Gguf, read_gguf, rotary_halves, rotary_pairs
+from thetax.data import Gguf, deinterleave_rotary, interleave_rotary, read_gguf
 
 F16, F32 = np.float16, np.float32
 KINDS = gguf.GGMLQuantizationType
@@ -118,9 +118,7 @@ def test_four_bits_by_hand(path):
 def test_of_a_folder(path):
     assert read_gguf(path.parent).metadata["llama.block_count"] == 2
     (path.parent / "other.gguf").touch()
-    with pytest.raises(
-        ValueError, match=r"has 2 files that end in \.gguf; give the folder of one, or the file"
-    ):
+    with pytest.raises(ValueError, match=r"contains 2 \.gguf files. Give the path of one"):
         read_gguf(path.parent)
 
 
@@ -132,7 +130,7 @@ def test_what_a_tokeniser_needs(path):
         TOKENS,
         [("a", "b")],
     )
-    assert (table.special, table.control, table.add_bos, table.chat) == (
+    assert (table.special_ids, table.control_ids, table.add_bos, table.chat_template) == (
         {"bos": 0, "eos": 1},
         [0, 1],
         True,
@@ -145,10 +143,10 @@ def test_what_a_tokeniser_needs(path):
     [
         ({"tokens": None}, "has no list of tokens"),
         ({"tokens": [1, 2]}, "has no list of tokens"),
-        ({"merges": ["a b c"]}, "does not name two pieces"),
-        ({"merges": [1]}, "does not name two pieces"),
-        ({"bos_token_id": 6}, r"special tokens {'bos': 6}, 6 kinds of tokens for a list of 6"),
-        ({"token_type": [1]}, "1 kinds of tokens for a list of 6"),
+        ({"merges": ["a b c"]}, "is not two pieces separated by a space"),
+        ({"merges": [1]}, "is not two pieces separated by a space"),
+        ({"bos_token_id": 6}, r"of 6 tokens: invalid special tokens {'bos': 6}, 6 token types"),
+        ({"token_type": [1]}, "of 6 tokens: invalid special tokens {}, 1 token types"),
     ],
 )
 def test_a_table_that_does_not_fit(path, change, says):
@@ -191,40 +189,43 @@ def array(kind: int, count: int, data: bytes = b"") -> bytes:
 
 
 LIES = {
-    "magic": (file(magic=b"GGML"), "does not begin as a GGUF file does"),
+    "magic": (file(magic=b"GGML"), "is not a GGUF file"),
     "big-endian": (file(version=3 << 24), "is GGUF of version 50331648"),
     "tensors": (file(counts=(2**62, 0)), "announces more than its"),
     "pairs": (file(counts=(0, 2**62)), "announces more than its"),
     "long name": (file(pairs=[struct.pack("<Q", 2**63)]), "announces more than its"),
     "long array": (file(pairs=[array(4, 2**61)]), "announces more than its"),
     "many strings": (file(pairs=[array(8, 2**61, bytes(800))]), "announces more than its"),
-    "deep": (file(pairs=[array(9, 1, struct.pack("<IQ", 9, 1) * 50)]), "arrays too deep in arrays"),
-    "kind of value": (file(pairs=[text("a") + struct.pack("<I", 99)]), "unknown kind 99"),
+    "deep": (file(pairs=[array(9, 1, struct.pack("<IQ", 9, 1) * 50)]), "too deeply nested arrays"),
+    "kind of value": (file(pairs=[text("a") + struct.pack("<I", 99)]), "unknown type 99"),
     "no text": (
         file(pairs=[struct.pack("<Q", 1) + b"\xff" + struct.pack("<IB", 0, 1)]),
         "not readable as a GGUF file",
     ),
-    "same pair": (file(pairs=[text("a") + struct.pack("<IB", 0, 1)] * 2), "has 'a' twice"),
-    "same tensor": (file(tensors=[tensor(), tensor(offset=32)], data=bytes(64)), "has 'w' twice"),
-    "kind of tensor": (file(tensors=[tensor(kind=4)]), "is of the unknown kind 4"),
+    "same pair": (file(pairs=[text("a") + struct.pack("<IB", 0, 1)] * 2), "contains 'a' twice"),
+    "same tensor": (
+        file(tensors=[tensor(), tensor(offset=32)], data=bytes(64)),
+        "contains 'w' twice",
+    ),
+    "kind of tensor": (file(tensors=[tensor(kind=4)]), "has the unknown type 4"),
     "axes": (file(tensors=[tensor(shape=(1,) * 5)]), "has 5 axes"),
-    "huge": (file(tensors=[tensor(shape=(2**63, 2**63))]), "cannot be; the file has"),
-    "empty": (file(tensors=[tensor(shape=(0, 2**60))]), "cannot be; the file has"),
+    "huge": (file(tensors=[tensor(shape=(2**63, 2**63))]), "has the invalid shape"),
+    "empty": (file(tensors=[tensor(shape=(0, 2**60))]), "has the invalid shape"),
     "part of a block": (
         file(tensors=[tensor(shape=(33,), kind=3)], data=bytes(99)),
-        "cannot be; the file has",
+        "has the invalid shape",
     ),
     "beyond": (
         file(tensors=[tensor(offset=2**60)], data=bytes(8)),
-        "bytes before its tensors do; it was cut off",
+        "is truncated: .* bytes of tensors are missing",
     ),
     "overlap": (
         file(tensors=[tensor(), tensor("v", offset=4)], data=bytes(64)),
-        "'w' and 'v' lie in the same place",
+        "'w' and 'v' overlap",
     ),
     "alignment": (
         file(pairs=[text("general.alignment") + struct.pack("<II", 4, 12)]),
-        "alignment is 12, which is no power of two",
+        "alignment must be a power of two; got 12",
     ),
 }
 
@@ -246,9 +247,11 @@ def test_the_honest_file_by_hand(tmp_path):
     assert read_gguf(tmp_path / "a.gguf").tensors["w"].tolist() == [1, 2]
 
 
-def test_whole_numbers_are_no_weights(tmp_path):
+def test_integer_tensors_are_refused(tmp_path):
     (tmp_path / "a.gguf").write_bytes(file(tensors=[tensor(kind=KINDS.I32)], data=bytes(8)))
-    with pytest.raises(ValueError, match="w is stored as I32, which cannot be made float32"):
+    with pytest.raises(
+        ValueError, match="w is stored as I32, which cannot be converted to float32"
+    ):
         read_gguf(tmp_path / "a.gguf").tensors["w"]
 
 
@@ -278,10 +281,12 @@ def test_a_missing_file_and_a_missing_library(path, monkeypatch):
 
 def test_rotary_rows_there_and_back():
     rows = np.arange(24).reshape(12, 2)
-    np.testing.assert_array_equal(rotary_halves(rotary_pairs(rows, heads=3), heads=3), rows)
-    assert rotary_pairs(rows, heads=3)[:4, 0].tolist() == [0, 4, 2, 6]
-    with pytest.raises(ValueError, match="12 rows do not divide into 4 heads of pairs"):
-        rotary_halves(rows, heads=4)
+    np.testing.assert_array_equal(
+        deinterleave_rotary(interleave_rotary(rows, heads=3), heads=3), rows
+    )
+    assert interleave_rotary(rows, heads=3)[:4, 0].tolist() == [0, 4, 2, 6]
+    with pytest.raises(ValueError, match="got 12 rows and heads=4"):
+        deinterleave_rotary(rows, heads=4)
 
 
 def turn(x: np.ndarray, t: int, *, halves: bool) -> np.ndarray:
@@ -314,6 +319,8 @@ def test_the_permutation_keeps_every_score():
         k = (W_k @ y).reshape(heads, d)
         return [turn(a, 3, halves=halves) @ turn(b, 8, halves=halves) for a, b in zip(q, k)]
 
-    file = scores(rotary_pairs(W_q, heads=heads), rotary_pairs(W_k, heads=heads), halves=False)
+    file = scores(
+        interleave_rotary(W_q, heads=heads), interleave_rotary(W_k, heads=heads), halves=False
+    )
     np.testing.assert_allclose(file, scores(W_q, W_k, halves=True), rtol=1e-12)
     assert not np.allclose(file, scores(W_q, W_k, halves=False))

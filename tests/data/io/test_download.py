@@ -62,7 +62,7 @@ def test_a_part_longer_than_the_file_is_begun_anew(get, web, tmp_path):
 
 
 def test_a_wrong_checksum_says_both_and_leaves_nothing(get, tmp_path):
-    with pytest.raises(ValueError, match=f"^page: expected SHA-256 {'0' * 64}, got {SUM}"):
+    with pytest.raises(ValueError, match=f"^page: expected SHA-256 {'0' * 64}; got {SUM}"):
         get(sha256="0" * 64)
     assert not part(tmp_path).exists()
     assert not (tmp_path / "page").exists()
@@ -81,7 +81,7 @@ def test_a_missing_page(get):
 
 
 def test_a_page_beyond_all_expectation_is_not_taken(get):
-    with pytest.raises(ValueError, match="announces 1,024,000 bytes; at most 1,000 are expected"):
+    with pytest.raises(ValueError, match="announces 1,024,000 bytes; at most 1,000 are allowed"):
         get(limit=1000)
 
 

@@ -94,7 +94,7 @@ def test_names_said_once_are_referred_to():
     ("data", "says"),
     [
         (b"RDA2\nA\n", "is not an R data file"),
-        (b"", "announces 5 bytes where 0 are left"),
+        (b"", "announces 5 bytes, but 0 are left"),
         (rda(t=word(3) + END), "R object of type 3"),  # a closure
         (rda(t=word(4) + END), "R object of type 4"),  # an environment
         (rda(t=reals([1.0])), "is not a data frame"),
@@ -102,9 +102,9 @@ def test_names_said_once_are_referred_to():
         (rda(t=frame(x=factor([3], ["a", "b"]))), "factor code outside its 2 levels"),
         (rda(t=word(14) + word(0x7FFFFFFF)), "announces 2,147,483,647 elements"),
         (rda(t=word(19) + word(0x7FFFFFFF)), "announces 2,147,483,647 elements"),
-        (rda(t=word(255 | 9 << 8)), "refers to name 9 of 1"),
-        (rda(t=(word(19) + word(1)) * 100_000), "nests deeper than 64 levels"),
-        (rda(t=(word(0x202)) * 100_000), "nests deeper than 64 levels"),
+        (rda(t=word(255 | 9 << 8)), "refers to symbol 9 of 1"),
+        (rda(t=(word(19) + word(1)) * 100_000), "nested more than 64 levels"),
+        (rda(t=(word(0x202)) * 100_000), "nested more than 64 levels"),
     ],
 )
 def test_what_is_not_a_table_is_refused(data, says):

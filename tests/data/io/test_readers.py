@@ -97,7 +97,7 @@ def test_npz_never_unpickles(tmp_path):
             return (open, (str(tmp_path / "sprung"), "w"))
 
     data = npz(a=np.array([Trap()], dtype=object))
-    with pytest.raises(ValueError, match=r"^a.npz: a.npy: holds Python objects"):
+    with pytest.raises(ValueError, match=r"^a.npz: a.npy: holds pickled Python objects"):
         read_npz(Blob("a.npz", data))
     assert not (tmp_path / "sprung").exists()
 
@@ -130,8 +130,8 @@ def test_csv_columns_and_numbers():
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        (b"", "needs a header and at least one row"),
-        (b"x,y\n", "needs a header and at least one row"),
+        (b"", "expected a header and at least one row"),
+        (b"x,y\n", "expected a header and at least one row"),
         (b"x,x\n1,2\n", "two columns of the same name"),
         (b"x,y\n1,2\n3\n", "row 2 has 1 fields where the header has 2"),
         (b"x\n\xff\n", "not readable as a CSV file"),
@@ -153,9 +153,9 @@ def test_strip_is_channels_first():
     got = read_strip(Blob("a", png(STRIP)), examples=5, side=3)
     assert got.shape == (5, 3, 3, 3)
     np.testing.assert_array_equal(got[4, 1], STRIP[4, :, 1].reshape(3, 3))
-    with pytest.raises(ValueError, match=r"^a: is 9 by 5 pixels of kind RGB; expected 9 by 6"):
+    with pytest.raises(ValueError, match=r"^a: is 9 by 5 pixels of mode RGB; expected 9 by 6"):
         read_strip(Blob("a", png(STRIP)), examples=6, side=3)
-    with pytest.raises(ValueError, match=r"of kind L; expected"):
+    with pytest.raises(ValueError, match=r"of mode L; expected"):
         read_strip(Blob("a", png(STRIP[..., 0])), examples=5, side=3)
 
 

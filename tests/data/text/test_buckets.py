@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from thetax.data import bucket_lengths, by_length, fill_rows
+from thetax.data import batches_by_length, bucket_lengths, pad_rows
 from thetax.layers import Embedding
 from thetax.train import Silent, descend, fit, token_cross_entropy
 
@@ -25,7 +25,7 @@ def places(lengths, steps):
 @settings(deadline=None)
 @given(LENGTHS, st.integers(1, 4), st.sampled_from([1, 4, 8]))
 def test_lengths_are_the_best_there_are(lengths, count, multiple):
-    found = bucket_lengths(np.array(lengths), count=count, multiple=multiple)
+    found = bucket_lengths(np.array(lengths), n_buckets=count, multiple_of=multiple)
     top = max(-(-max(lengths) // multiple), 1) * multiple
     candidates = range(multiple, top, multiple)
     ways = (some for k in range(count) for some in combinations(candidates, k))
@@ -38,7 +38,7 @@ def test_lengths_are_the_best_there_are(lengths, count, multiple):
 
 
 def test_too_many_candidates_are_thinned():
-    found = bucket_lengths(np.arange(1, 5000), count=3, multiple=1)
+    found = bucket_lengths(np.arange(1, 5000), n_buckets=3, multiple_of=1)
     assert len(found) == 3
     assert found[-1] >= 4999
     assert places([1, 2000, 4999], found) > 0
@@ -47,9 +47,9 @@ def test_too_many_candidates_are_thinned():
 @settings(deadline=None)
 @given(LENGTHS, st.integers(1, 6), st.integers(0, 3))
 def test_every_example_once_an_epoch(lengths, batch, epoch):
-    xs = fill_rows([np.arange(length) for length in [*lengths, 9]])
+    xs = pad_rows([np.arange(length) for length in [*lengths, 9]])
     data = {"a": xs, "b": 2 * xs, "y": np.arange(len(xs))}
-    stream = by_length(data, batch_size=batch, count=3, multiple=4, key=jr.key(1))
+    stream = batches_by_length(data, batch_size=batch, n_buckets=3, multiple_of=4, key=jr.key(1))
     batches = list(stream(epoch))
     rows = np.concatenate([b["y"] for b in batches])
     assert sorted(rows.tolist()) == list(range(len(xs)))
@@ -65,9 +65,12 @@ def test_every_example_once_an_epoch(lengths, batch, epoch):
 
 
 def test_order_is_a_function_of_key_and_epoch():
-    xs = fill_rows([np.arange(1 + i % 13) for i in range(60)])
+    xs = pad_rows([np.arange(1 + i % 13) for i in range(60)])
     order = lambda seed, epoch: np.concatenate(
-        [b[1] for b in by_length((xs, np.arange(60)), batch_size=4, key=jr.key(seed))(epoch)]
+        [
+            b[1]
+            for b in batches_by_length((xs, np.arange(60)), batch_size=4, key=jr.key(seed))(epoch)
+        ]
     ).tolist()
     assert order(0, 1) == order(0, 1)
     assert len({tuple(order(seed, epoch)) for seed in range(2) for epoch in range(2)}) == 4
@@ -75,8 +78,8 @@ def test_order_is_a_function_of_key_and_epoch():
 
 def test_little_is_filled_up():
     lengths = np.random.default_rng(0).integers(4, 129, 600)
-    xs = fill_rows([np.ones(length, int) for length in lengths])
-    used = sum(b.size for b in by_length(xs, batch_size=16, count=4, key=jr.key(0))(0))
+    xs = pad_rows([np.ones(length, int) for length in lengths])
+    used = sum(b.size for b in batches_by_length(xs, batch_size=16, n_buckets=4, key=jr.key(0))(0))
     assert lengths.sum() <= used < 1.25 * lengths.sum() < xs.size / 1.4
 
 
@@ -85,9 +88,9 @@ def test_fit_takes_batches_of_several_shapes():
     epochs.
     """
     rows = [[(3 * i + j) % 5 for j in range(2 + i % 6)] for i in range(12)]
-    xs = fill_rows([row[:-1] for row in rows])
-    ys = fill_rows([row[1:] for row in rows])
-    stream = by_length((xs, ys), batch_size=4, count=2, multiple=1, key=jr.key(0))
+    xs = pad_rows([row[:-1] for row in rows])
+    ys = pad_rows([row[1:] for row in rows])
+    stream = batches_by_length((xs, ys), batch_size=4, n_buckets=2, multiple_of=1, key=jr.key(0))
     model = Embedding.init(5, 5, key=jr.key(1))
     traced = []
 
@@ -118,20 +121,28 @@ def test_fit_takes_batches_of_several_shapes():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: bucket_lengths(np.array([3]), count=0), "got count=0"),
-        (lambda: bucket_lengths(np.array([], int), count=2), "0 lengths"),
         (
-            lambda: by_length(np.ones((2, 3)), batch_size=1, key=jr.key(0)),
-            "must be tokens .* got float64",
-        ),
-        (lambda: by_length((), batch_size=1, key=jr.key(0)), "got nothing"),
-        (
-            lambda: by_length((np.ones((2, 3), int), np.ones(3)), batch_size=1, key=jr.key(0)),
-            r"one length, got \[2, 3\]",
+            lambda: bucket_lengths(np.array([3]), n_buckets=0),
+            "n_buckets must be an integer >= 1; got 0",
         ),
         (
-            lambda: by_length(np.ones((2, 3), int), batch_size=0, key=jr.key(0)),
-            "batch_size must be at least 1; got 0",
+            lambda: bucket_lengths(np.array([], int), n_buckets=2),
+            "expected at least one length; got 0 lengths",
+        ),
+        (
+            lambda: batches_by_length(np.ones((2, 3)), batch_size=1, key=jr.key(0)),
+            "must be an integer matrix of tokens .* got float64",
+        ),
+        (lambda: batches_by_length((), batch_size=1, key=jr.key(0)), "got no array"),
+        (
+            lambda: batches_by_length(
+                (np.ones((2, 3), int), np.ones(3)), batch_size=1, key=jr.key(0)
+            ),
+            r"the same number of examples; got \[2, 3\]",
+        ),
+        (
+            lambda: batches_by_length(np.ones((2, 3), int), batch_size=0, key=jr.key(0)),
+            "batch_size must be an integer >= 1; got 0",
         ),
     ],
 )

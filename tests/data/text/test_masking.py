@@ -11,11 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest, chisquare
 
-from thetax.data import WordPiece, cloze
+from thetax.data import WordPiece, mask_tokens
 
 SPECIAL, MASK, SIZE = (0, 1, 5, 6, 11), 5, 12  # not in one run, and the last token among them
 ORDINARY = [token for token in range(SIZE) if token not in SPECIAL]
-gaps = jax.jit(lambda tokens, key: cloze(tokens, mask=MASK, size=SIZE, special=SPECIAL, key=key))
+gaps = jax.jit(
+    lambda tokens, key: mask_tokens(
+        tokens, mask_id=MASK, vocab_size=SIZE, special_ids=SPECIAL, key=key
+    )
+)
 
 
 @settings(deadline=None, max_examples=50)
@@ -75,10 +79,14 @@ def test_places_are_independent():
 
 def test_shapes_keys_and_a_vocabulary():
     known = WordPiece(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"])
-    settings = {"mask": known.number("[MASK]"), "size": len(known), "special": known.special}
+    settings = {
+        "mask_id": known.piece_id("[MASK]"),
+        "vocab_size": len(known),
+        "special_ids": known.special_ids,
+    }
     tokens = jnp.asarray(np.array([[2, 5, 6, 3], [2, 6, 3, -1]], np.int32))
     keys = jr.split(jr.key(7), 2)
-    made = jax.jit(lambda row, key: cloze(row, **settings, share=1.0, key=key))
+    made = jax.jit(lambda row, key: mask_tokens(row, **settings, mask_rate=1.0, key=key))
     inputs, targets = jax.vmap(made)(tokens, keys)
     np.testing.assert_array_equal(targets, [[-1, 5, 6, -1], [-1, 6, -1, -1]])
     for i in range(2):
@@ -90,16 +98,22 @@ def test_shapes_keys_and_a_vocabulary():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"share": 1.5}, "share is a probability; got 1.5"),
-        ({"mask": 3}, r"the mask 3 must be one of the special tokens \[0, 4\]"),
-        ({"special": (4, 9)}, r"must lie between 0 and 4 and leave an ordinary one; got \[4, 9\]"),
-        ({"special": (0, 1, 2, 3, 4)}, "leave an ordinary one"),
-        ({"special": ()}, "must be one of the special tokens"),
+        ({"mask_rate": 1.5}, "mask_rate must be a probability; got 1.5"),
+        (
+            {"mask_id": 3},
+            r"mask_id must be one of special_ids; got mask_id=3, special_ids=\[0, 4\]",
+        ),
+        (
+            {"special_ids": (4, 9)},
+            r"must lie between 0 and 4 and leave at least one ordinary token; got \[4, 9\]",
+        ),
+        ({"special_ids": (0, 1, 2, 3, 4)}, "leave at least one ordinary token"),
+        ({"special_ids": ()}, "mask_id must be one of special_ids"),
     ],
 )
 def test_bad_settings(settings, message):
     with pytest.raises(ValueError, match=message):
-        cloze(
+        mask_tokens(
             jnp.array([1, 2]),
-            **{"mask": 4, "size": 5, "special": (0, 4), "key": jr.key(0)} | settings,
+            **{"mask_id": 4, "vocab_size": 5, "special_ids": (0, 4), "key": jr.key(0)} | settings,
         )

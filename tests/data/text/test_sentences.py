@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest, chisquare
 
-from thetax.data import join_sentences, part_sentences, sentence_pairs, sentences
+from thetax.data import pack_sentences, sentence_pairs, split_sentences, unpack_sentences
 
 ROWS = st.lists(st.integers(5, 40), max_size=9)
 
@@ -38,12 +38,12 @@ def test_sentences(text, found):
     expected = (
         found if found is not None else ["Mr. Weston and Mrs. E. Bates met Dr. No. They spoke."]
     )
-    assert sentences(text) == expected
+    assert split_sentences(text) == expected
 
 
 @given(st.text(alphabet=st.sampled_from("Aab .!?\n\"'”Mr1"), max_size=60))
 def test_no_word_is_lost(text):
-    found = sentences(text)
+    found = split_sentences(text)
     assert " ".join(found).split() == text.split()
     assert all(sentence == " ".join(sentence.split()) and sentence for sentence in found)
 
@@ -82,7 +82,7 @@ def test_pairs_are_a_function_of_the_key():
 
 @pytest.mark.parametrize("documents", [[], [["a"], ["b"]], [["a", "a"], ["a"]]])
 def test_no_pair(documents):
-    with pytest.raises(ValueError, match="give no pair; a document needs two sentences"):
+    with pytest.raises(ValueError, match="expected a document of at least two sentences"):
         sentence_pairs(documents, key=jr.key(0))
 
 
@@ -98,7 +98,7 @@ def taken_off(first, second, room):
 @settings(deadline=None)
 @given(ROWS, st.none() | ROWS, st.integers(5, 25))
 def test_join_and_part(first, second, length):
-    row = join_sentences(first, second, cls=1, sep=2, length=length)
+    row = pack_sentences(first, second, cls_id=1, sep_id=2, length=length)
     kept = (first[: length - 2], None) if second is None else taken_off(first, second, length - 3)
     body = [1, *kept[0], 2] + ([] if second is None else [*kept[1], 2])
     assert row.tokens.tolist() == body + [-1] * (length - len(body))
@@ -107,13 +107,13 @@ def test_join_and_part(first, second, length):
         length - len(body)
     )
     assert row.tokens.dtype == row.segments.dtype == np.int32
-    back = part_sentences(row.tokens, cls=1, sep=2)
+    back = unpack_sentences(row.tokens, cls_id=1, sep_id=2)
     assert back[0].tolist() == kept[0]
     assert back[1] is None if second is None else back[1].tolist() == kept[1]
 
 
 def test_what_is_filled_up_is_no_sentence():
-    row = join_sentences(np.array([5, 6, -1, -1]), np.array([7, -1]), cls=1, sep=2, length=7)
+    row = pack_sentences(np.array([5, 6, -1, -1]), np.array([7, -1]), cls_id=1, sep_id=2, length=7)
     assert row.tokens.tolist() == [1, 5, 6, 2, 7, 2, -1]
 
 
@@ -121,18 +121,30 @@ def test_what_is_filled_up_is_no_sentence():
     ("make", "message"),
     [
         (
-            lambda: join_sentences([5, 2], cls=1, sep=2, length=9),
-            "other than the marks .* with .2. in it",
+            lambda: pack_sentences([5, 2], cls_id=1, sep_id=2, length=9),
+            "contains cls_id=1 or sep_id=2 itself",
         ),
-        (lambda: join_sentences([[5]], cls=1, sep=2, length=9), r"got \(1, 1\)"),
         (
-            lambda: join_sentences([5], [6], cls=1, sep=2, length=4),
-            "length=4 has no room for 2 sentences",
+            lambda: pack_sentences([[5]], cls_id=1, sep_id=2, length=9),
+            r"must be one row of token ids; got shape \(1, 1\)",
         ),
-        (lambda: part_sentences([5, 2], cls=1, sep=2), "expected 1 … 2"),
-        (lambda: part_sentences([1, 5, 2, 6], cls=1, sep=2), "expected 1 … 2"),
-        (lambda: part_sentences([1, 5, 2, 2, 2], cls=1, sep=2), "expected 1 … 2"),
-        (lambda: part_sentences([-1, -1], cls=1, sep=2), "expected 1 … 2"),
+        (
+            lambda: pack_sentences([5], [6], cls_id=1, sep_id=2, length=4),
+            "length must be at least 5 for 2 sentences .* got 4",
+        ),
+        (lambda: unpack_sentences([5, 2], cls_id=1, sep_id=2), "unpack_sentences: expected 1 … 2"),
+        (
+            lambda: unpack_sentences([1, 5, 2, 6], cls_id=1, sep_id=2),
+            "unpack_sentences: expected 1 … 2",
+        ),
+        (
+            lambda: unpack_sentences([1, 5, 2, 2, 2], cls_id=1, sep_id=2),
+            "unpack_sentences: expected 1 … 2",
+        ),
+        (
+            lambda: unpack_sentences([-1, -1], cls_id=1, sep_id=2),
+            "unpack_sentences: expected 1 … 2",
+        ),
     ],
 )
 def test_bad_rows(make, message):

@@ -6,18 +6,20 @@ import json
 import pytest
 from tokenizers import Tokenizer
 
-from thetax.data import BytePairs, WordPiece, load_tokeniser, save_tokeniser
+from thetax.data import BytePairEncoding, WordPiece, load_tokeniser, save_tokeniser
 from thetax.data.io.bounded_read import Blob
 from thetax.data.text import tokeniser_files as files
 
 TEXTS = ["the hat, the cat: naïve 東京 😀 [MASK] 2024", "THE <|endoftext|> end isn't near"]
-PIECES = WordPiece.fit(TEXTS, size=90)
+PIECES = WordPiece.fit(TEXTS, vocab_size=90)
 KINDS = {
     "uncased": PIECES,
-    "cased": WordPiece(PIECES.pieces, lower=False),
-    "few special": WordPiece(PIECES.pieces, special=["[UNK]", "[MASK]"]),
-    "pairs": BytePairs.fit(TEXTS, size=270),
-    "digits": BytePairs.fit(TEXTS, size=270, digits=True, special=("<s>", "</s>")),
+    "cased": WordPiece(PIECES.pieces, lowercase=False),
+    "few special": WordPiece(PIECES.pieces, special_tokens=["[UNK]", "[MASK]"]),
+    "pairs": BytePairEncoding.fit(TEXTS, vocab_size=270),
+    "digits": BytePairEncoding.fit(
+        TEXTS, vocab_size=270, split_digits=True, special_tokens=("<s>", "</s>")
+    ),
 }
 
 
@@ -27,11 +29,11 @@ def test_what_was_written_comes_back(kind, tmp_path):
     save_tokeniser(known, tmp_path / "a" / "b")
     found = load_tokeniser(tmp_path / "a" / "b")
     assert type(found) is type(known)
-    assert (found.pieces, found.special) == (known.pieces, known.special)
+    assert (found.pieces, found.special_ids) == (known.pieces, known.special_ids)
     if isinstance(known, WordPiece):
-        assert found.lower == known.lower
+        assert found.lowercase == known.lowercase
     else:
-        assert (found.merges, found.digits) == (known.merges, known.digits)
+        assert (found.merges, found.split_digits) == (known.merges, known.split_digits)
     other = Tokenizer.from_file(str(tmp_path / "a" / "b" / "tokenizer.json"))
     for text in TEXTS:
         assert found.tokens(text).tolist() == known.tokens(text).tolist()
@@ -45,9 +47,13 @@ def test_lines_alone_are_enough(kind, tmp_path):
     save_tokeniser(known, tmp_path)
     (tmp_path / "tokenizer.json").unlink()
     found = load_tokeniser(tmp_path)
-    assert (found.pieces, found.special, found.lower) == (known.pieces, known.special, known.lower)
+    assert (found.pieces, found.special_ids, found.lowercase) == (
+        known.pieces,
+        known.special_ids,
+        known.lowercase,
+    )
     (tmp_path / "tokenizer_config.json").unlink()
-    assert load_tokeniser(tmp_path).lower
+    assert load_tokeniser(tmp_path).lowercase
     assert files.read_vocab(Blob("v", b"[UNK]\r\na\r\n")).pieces == ("[UNK]", "a")
     assert files.read_vocab(Blob("v", "[UNK]\n\u2028\n".encode())).pieces == ("[UNK]", "\u2028")
 
@@ -78,7 +84,7 @@ def test_merges_as_text_and_what_is_not_said(tmp_path):
         del whole["model"][option]
     del whole["pre_tokenizer"]["use_regex"]
     found = files.read_tokenizer_json(Blob("t", json.dumps(whole).encode()))
-    assert isinstance(found, BytePairs)
+    assert isinstance(found, BytePairEncoding)
     assert found.merges == KINDS["pairs"].merges
 
 
@@ -87,19 +93,22 @@ def test_merges_as_text_and_what_is_not_said(tmp_path):
     [
         (
             changed(PAIRS, "model", "vocab", "a", to=10**9),
-            "gives 'a' the number 1000000000; 270 pieces have 0 to 269",
+            "gives 'a' the id 1000000000; the ids of 270 pieces must be 0 to 269",
         ),
-        (changed(PAIRS, "model", "vocab", "a", to=-1), "gives 'a' the number -1"),
-        (changed(PAIRS, "model", "vocab", "a", to="7"), "gives 'a' the number '7'"),
-        (changed(PAIRS, "model", "vocab", "a", to=True), "gives 'a' the number True"),
-        (changed(PAIRS, "model", "vocab", "a", to=8), "the same number 8"),
+        (changed(PAIRS, "model", "vocab", "a", to=-1), "gives 'a' the id -1"),
+        (changed(PAIRS, "model", "vocab", "a", to="7"), "gives 'a' the id '7'"),
+        (changed(PAIRS, "model", "vocab", "a", to=True), "gives 'a' the id True"),
+        (changed(PAIRS, "model", "vocab", "a", to=8), "the same id 8"),
         (changed(PAIRS, "model", "vocab", to=[1]), "no table of pieces"),
         (changed(PAIRS, "model", "merges", 0, to=["a", "b", "c"]), "a merge that is not a pair"),
         (changed(PAIRS, "model", "merges", 0, to="a"), "a merge that is not a pair"),
-        (changed(PAIRS, "model", "merges", 0, to=["?", "¿"]), "merge 0 makes .* not all pieces"),
+        (
+            changed(PAIRS, "model", "merges", 0, to=["?", "¿"]),
+            "merge 0 joins .* is not in the vocabulary",
+        ),
         (
             changed(PAIRS, "model", "type", to="Unigram"),
-            "is a Unigram model; WordPiece and byte-level BPE can be read",
+            "is a Unigram model; only WordPiece and byte-level BPE are supported",
         ),
         (changed(PAIRS, "model", "byte_fallback", to=True), "sets byte_fallback to True"),
         (
@@ -108,24 +117,27 @@ def test_merges_as_text_and_what_is_not_said(tmp_path):
         ),
         (
             changed(PAIRS, "pre_tokenizer", to={"type": "Split"}),
-            "sets type to 'Split'; only 'ByteLevel' can be read",
+            "sets type to 'Split'; only 'ByteLevel' is supported",
         ),
         (changed(PAIRS, "pre_tokenizer", to=None), "not readable as a tokeniser"),
-        (changed(PAIRS, "normalizer", to={"type": "NFC"}), "changes the text before it is cut"),
+        (
+            changed(PAIRS, "normalizer", to={"type": "NFC"}),
+            "sets a normalizer, which is not supported",
+        ),
         (
             changed(PAIRS, "added_tokens", 0, "id", to=5),
-            "gives '<|endoftext|>' two numbers, 0 and 5",
+            "gives '<|endoftext|>' two ids, 0 and 5",
         ),
         (changed(PAIRS, "added_tokens", 0, "lstrip", to=True), "sets lstrip to True"),
         (
             changed(WORDS, "normalizer", "strip_accents", to=False),
-            "treats accents and capitals differently",
+            "sets strip_accents differently from lowercase",
         ),
         (changed(WORDS, "normalizer", "lowercase", to="yes"), "sets lowercase to 'yes'"),
         (changed(WORDS, "model", "unk_token", to="<unk>"), "sets unk_token to '<unk>'"),
         (changed(WORDS, "model", to=7), "not readable as a tokeniser"),
         ({}, "not readable as a tokeniser: 'model'"),
-        ([1], "is no JSON object"),
+        ([1], "does not hold a JSON object"),
     ],
 )
 def test_bad_json(whole, message, tmp_path):
@@ -144,7 +156,7 @@ def test_bad_json(whole, message, tmp_path):
         (b'{"a":' * 100_000, "not readable as JSON"),
         (b"[" + b"[]," * 2_000_001, "has more than 2,000,000 brackets"),
         (b'{"model": NaN}', "not readable as a tokeniser"),
-        (b" " * (files.LIMIT + 1), "more than the 33,554,432 bytes expected"),
+        (b" " * (files.MAX_BYTES + 1), "more than the 33,554,432 bytes allowed"),
     ],
     ids=["cut", "empty", "bytes", "deep lists", "deep objects", "many lists", "nan", "large"],
 )
@@ -157,8 +169,8 @@ def test_hostile_json(data, message, tmp_path):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"[UNK]\na\n##", "ends in the middle of a line"),
-        (b"[UNK]\na\na\n", "the piece 'a' is given twice"),
+        (b"[UNK]\na\n##", "does not end with a newline"),
+        (b"[UNK]\na\na\n", "pieces must be distinct; 'a' is given twice"),
         (b"a\n", r"there is no piece '\[UNK\]'"),
         (b"", r"there is no piece '\[UNK\]'"),
         (b"[UNK]\n\xff\n", "not readable as a list of pieces"),
@@ -174,9 +186,9 @@ def test_bad_lines(data, message, tmp_path):
     ("config", "message"),
     [
         ({"do_lower_case": 1}, "sets do_lower_case to 1"),
-        ({"strip_accents": False}, "treats accents and capitals differently"),
-        ({"tokenize_chinese_chars": False}, "does not cut Chinese characters apart"),
-        ([], "is no JSON object"),
+        ({"strip_accents": False}, "sets strip_accents differently from do_lower_case"),
+        ({"tokenize_chinese_chars": False}, "turns off the splitting of Chinese characters"),
+        ([], "does not hold a JSON object"),
     ],
 )
 def test_bad_settings(config, message, tmp_path):
@@ -189,6 +201,6 @@ def test_bad_settings(config, message, tmp_path):
 def test_nothing_there(tmp_path):
     with pytest.raises(ValueError, match=r"has neither tokenizer.json nor vocab.txt"):
         load_tokeniser(tmp_path)
-    with pytest.raises(ValueError, match="breaks a line"):
+    with pytest.raises(ValueError, match="contains a line break"):
         save_tokeniser(WordPiece(["[UNK]", "a\nb"]), tmp_path)
     assert not list(tmp_path.iterdir())

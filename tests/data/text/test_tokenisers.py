@@ -13,17 +13,19 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from thetax.data import BytePairs, WordPiece, save_tokeniser
-from thetax.data.text.bytepairs import BYTE
+from thetax.data import BytePairEncoding, WordPiece, save_tokeniser
+from thetax.data.text.byte_pair_encoding import BYTE
 
 TEXTS = [
     "The rain in Spain stays mainly in the plain; the train strains the brain.",
     "In 1984 the main train ran 12 times, and it's said: they're 'n vain' again!",
     "Naïve café, straße 東京 😀  two  blanks\n\n\tand a tab.",
 ]
-PAIRS = BytePairs.fit(TEXTS, size=320)
-DIGITS = BytePairs.fit(TEXTS, size=300, digits=True, special=("<|im_start|>", "<|im_end|>"))
-PIECES = WordPiece.fit(TEXTS, size=110)
+PAIRS = BytePairEncoding.fit(TEXTS, vocab_size=320)
+DIGITS = BytePairEncoding.fit(
+    TEXTS, vocab_size=300, split_digits=True, special_tokens=("<|im_start|>", "<|im_end|>")
+)
+PIECES = WordPiece.fit(TEXTS, vocab_size=110)
 
 
 @pytest.mark.parametrize("known", [PAIRS, DIGITS], ids=["gpt-2", "digits"])
@@ -33,8 +35,8 @@ PIECES = WordPiece.fit(TEXTS, size=110)
 def test_byte_pairs_give_every_text_back(known, text):
     tokens = known.tokens(text)
     assert known.decode(tokens) == text
-    assert known.decode(known.tokens(text, special=False)) == text
-    assert not set(known.special) & set(known.tokens(text, special=False).tolist())
+    assert known.decode(known.tokens(text, parse_special=False)) == text
+    assert not set(known.special_ids) & set(known.tokens(text, parse_special=False).tolist())
     assert tokens.dtype == np.int32
     assert tokens.size == 0 or 0 <= tokens.min() <= tokens.max() < len(known)
 
@@ -53,8 +55,8 @@ def test_spelling_is_decoding_without_half_characters(tokens):
         for p in raw
     ]
     whole = b"".join(spelled).decode("utf-8", "replace")
-    assert "".join(PAIRS.spell(tokens)) == PAIRS.decode(np.array(tokens, int)) == whole
-    assert all(PAIRS.spell(tokens))
+    assert "".join(PAIRS.decode_stream(tokens)) == PAIRS.decode(np.array(tokens, int)) == whole
+    assert all(PAIRS.decode_stream(tokens))
 
 
 def test_a_stream_is_spelled_as_it_comes():
@@ -62,12 +64,12 @@ def test_a_stream_is_spelled_as_it_comes():
     text = "a😀é東"
     said = []
     seen = []
-    known = BytePairs(sorted(BYTE), [])
+    known = BytePairEncoding(sorted(BYTE), [])
     stream = (seen.append(token) or token for token in known.tokens(text))
-    for part in known.spell(stream):
+    for part in known.decode_stream(stream):
         said.append((part, len(seen)))
     assert said == [("a", 1), ("😀", 5), ("é", 7), ("東", 10)]
-    assert list(known.spell(known.tokens("😀")[:3])) == ["\ufffd"]
+    assert list(known.decode_stream(known.tokens("😀")[:3])) == ["\ufffd"]
 
 
 def test_letters_for_bytes_are_those_of_the_library():
@@ -101,7 +103,9 @@ def test_merges_are_applied_in_order():
 def test_digits_stand_alone():
     assert [DIGITS.pieces[t] for t in DIGITS.tokens("a 1984")][-4:] == ["1", "9", "8", "4"]
     assert all(len(piece) == 1 for piece in DIGITS.pieces if set(piece) & set("0123456789"))
-    assert any(len(piece) > 1 for piece in BytePairs.fit(["1984 1984"], size=260).pieces[257:])
+    assert any(
+        len(piece) > 1 for piece in BytePairEncoding.fit(["1984 1984"], vocab_size=260).pieces[257:]
+    )
 
 
 def longest_first(word, pieces):
@@ -169,12 +173,12 @@ def test_plain_text():
     names = lambda text, known=PIECES: [known.pieces[token] for token in known.tokens(text)]
     assert names("[MASK] [CLS]") == ["[MASK]", "[CLS]"]
     assert "[MASK]" not in [
-        PIECES.pieces[token] for token in PIECES.tokens("[MASK]", special=False)
+        PIECES.pieces[token] for token in PIECES.tokens("[MASK]", parse_special=False)
     ]
     assert names("THE\x00 rAin") == names("the rain")
     assert names("Naïve") == names("naive")
     assert names("x" * 101) == ["[UNK]"]
-    cased = WordPiece(["[UNK]", "A", "a", "é"], lower=False)
+    cased = WordPiece(["[UNK]", "A", "a", "é"], lowercase=False)
     assert names("A a é Ä", cased) == ["A", "a", "é", "[UNK]"]
 
 
@@ -187,8 +191,8 @@ def test_one_face():
         assert rows[1].tolist() == [-1] * 9
         assert known.decode(rows[1]) == ""
         assert "�" in known.decode([len(known), 3])
-        assert known.number(known.pieces[7]) == 7
-    assert [PIECES.pieces[i] for i in PIECES.special] == [
+        assert known.piece_id(known.pieces[7]) == 7
+    assert [PIECES.pieces[i] for i in PIECES.special_ids] == [
         "[PAD]",
         "[UNK]",
         "[CLS]",
@@ -201,11 +205,11 @@ def test_one_face():
 
 FIT = """
 import sys
-from thetax.data import BytePairs, WordPiece, save_tokeniser
+from thetax.data import BytePairEncoding, WordPiece, save_tokeniser
 texts = [line + "\\n" for line in open(sys.argv[1], encoding="utf-8").read().split("\\n")]
 texts.reverse()
-save_tokeniser(WordPiece.fit(texts, size=150), sys.argv[2] + "/pieces")
-save_tokeniser(BytePairs.fit(texts, size=330), sys.argv[2] + "/pairs")
+save_tokeniser(WordPiece.fit(texts, vocab_size=150), sys.argv[2] + "/pieces")
+save_tokeniser(BytePairEncoding.fit(texts, vocab_size=330), sys.argv[2] + "/pairs")
 """
 
 
@@ -214,8 +218,8 @@ def test_every_run_writes_the_same_bytes(tmp_path):
     book = tmp_path / "book.txt"
     book.write_text("\n".join(TEXTS * 2 + ["ab cd ef gh ij kl mn op"]), encoding="utf-8")
     texts = [line + "\n" for line in book.read_text(encoding="utf-8").split("\n")]
-    save_tokeniser(WordPiece.fit(texts, size=150), tmp_path / "here" / "pieces")
-    save_tokeniser(BytePairs.fit(texts, size=330), tmp_path / "here" / "pairs")
+    save_tokeniser(WordPiece.fit(texts, vocab_size=150), tmp_path / "here" / "pieces")
+    save_tokeniser(BytePairEncoding.fit(texts, vocab_size=330), tmp_path / "here" / "pairs")
     environment = os.environ | {
         "PYTHONHASHSEED": "77",
         "TOKENIZERS_PARALLELISM": "false",
@@ -238,23 +242,24 @@ def test_counting_chunks_is_counting_texts():
     """Texts are cut at blanks before they are cut into words; that must not move a word."""
     from tokenizers import pre_tokenizers
 
-    from thetax.data.text import bytepairs, wordpiece
+    from thetax.data.text import byte_pair_encoding, wordpiece
 
-    for digits in (False, True):
+    for split_digits in (False, True):
         counts = {}
-        cut = bytepairs._words(digits)
+        splitter = byte_pair_encoding._pre_tokeniser(split_digits)
         for text in (*TEXTS, "a  b \n c\x1c d\x85 e 12 '3 's  "):
-            for word, _ in cut.pre_tokenize_str(text):
+            for word, _ in splitter.pre_tokenize_str(text):
                 counts[word] = counts.get(word, 0) + 1
-        assert bytepairs._counted((*TEXTS, "a  b \n c\x1c d\x85 e 12 '3 's  "), digits) == counts
-    normalise, cut = wordpiece._plain(True)
-    assert isinstance(cut, pre_tokenizers.BertPreTokenizer)
+        texts = (*TEXTS, "a  b \n c\x1c d\x85 e 12 '3 's  ")
+        assert byte_pair_encoding._count_words(texts, split_digits) == counts
+    normaliser = wordpiece._normaliser(True)
+    splitter = pre_tokenizers.BertPreTokenizer()
     for text in (*TEXTS, "a\x1cb \x85c e\u0301 \u0301 x"):
         counts = {}
-        for word, _ in cut.pre_tokenize_str(normalise.normalize_str(text)):
+        for word, _ in splitter.pre_tokenize_str(normaliser.normalize_str(text)):
             split = (word[0], *("##" + letter for letter in word[1:]))
             counts[split] = counts.get(split, 0) + 1
-        assert wordpiece._counted([text], True) == counts
+        assert wordpiece._count_words([text], True) == counts
 
 
 def test_the_library_is_asked_for_only_when_needed(monkeypatch, tmp_path):
@@ -281,31 +286,40 @@ def test_the_library_is_asked_for_only_when_needed(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: WordPiece(["[UNK]", "a", "a"]), "WordPiece: the piece 'a' is given twice"),
-        (lambda: WordPiece(["a"]), r"WordPiece: there is no piece '\[UNK\]' among the 1"),
-        (lambda: WordPiece.fit(TEXTS, size=20), "the texts have .* letters, .* more than size=20"),
-        (lambda: WordPiece.fit("one text"), "expected several texts, got one string"),
         (
-            lambda: BytePairs.fit(TEXTS, size=256),
-            "bytes and special pieces are 257; size=256 is too small",
+            lambda: WordPiece(["[UNK]", "a", "a"]),
+            "WordPiece: pieces must be distinct; 'a' is given twice",
         ),
         (
-            lambda: BytePairs(["a", "b"], [("a", "b")]),
-            "merge 0 makes 'ab' of 'a' and 'b', which are not all pieces",
+            lambda: WordPiece(["a"]),
+            r"WordPiece: there is no piece '\[UNK\]' in the vocabulary of 1 pieces",
         ),
         (
-            lambda: BytePairs(["a", "東"], []),
-            "piece 1, '東', is neither special nor letters for bytes",
+            lambda: WordPiece.fit(TEXTS, vocab_size=20),
+            "vocab_size must be at least .*, the number of distinct letters .*; got 20",
         ),
-        (lambda: BytePairs(["a"], [], special=["<s>"]), "there is no piece '<s>'"),
-        (lambda: BytePairs(["a"], []).tokens("ab"), "no piece has the bytes of 'b'"),
-        (lambda: PAIRS.tokens("a\ud800"), "half a surrogate pair"),
-        (lambda: PAIRS.encode(["a", 3], length=2), "number 1 is int"),
+        (lambda: WordPiece.fit("one text"), "expected a list of texts; got one string"),
+        (
+            lambda: BytePairEncoding.fit(TEXTS, vocab_size=256),
+            "vocab_size must be at least 257, .* got 256",
+        ),
+        (
+            lambda: BytePairEncoding(["a", "b"], [("a", "b")]),
+            "merge 0 joins 'a' and 'b', but 'ab' is not in the vocabulary",
+        ),
+        (
+            lambda: BytePairEncoding(["a", "東"], []),
+            "piece 1, '東', is neither a special token nor a string of byte characters",
+        ),
+        (lambda: BytePairEncoding(["a"], [], special_tokens=["<s>"]), "there is no piece '<s>'"),
+        (lambda: BytePairEncoding(["a"], []).tokens("ab"), "no piece for a byte of 'b'"),
+        (lambda: PAIRS.tokens("a\ud800"), "index 0 holds an unpaired surrogate"),
+        (lambda: PAIRS.encode(["a", 3], length=2), "expected texts; got int at index 1"),
         (
             lambda: PAIRS.encode(["a"], length=0),
-            "length counts tokens and must be at least 1; got 0",
+            "encode: length must be an integer >= 1; got 0",
         ),
-        (lambda: PAIRS.decode([[1]]), "expected one row of numbers"),
+        (lambda: PAIRS.decode([[1]]), "expected one row of token ids"),
     ],
 )
 def test_bad_input(make, message):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.feature_extraction.text import CountVectorizer
 
-from thetax.data import Vocabulary, words
+from thetax.data import Vocabulary, split_words
 
 WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")  # letters and digits, single apostrophes between them
 TEXTS = [
@@ -22,19 +22,19 @@ TEXTS = [
 @given(st.text(alphabet=st.sampled_from("aB9é'’_ -.<>br/\n\tß中"), max_size=40))
 def test_words_are_what_the_expression_says(text):
     plain = re.sub(r"<br\s*/?>", " ", text.lower()).replace("’", "'")
-    assert words(text) == WORD.findall(plain)
+    assert split_words(text) == WORD.findall(plain)
 
 
 @given(st.text(max_size=30))
 def test_words_of_anything(text):
-    found = words(text)
+    found = split_words(text)
     assert all(word == word.strip("'") and word and not word.isspace() for word in found)
-    assert words(" ".join(found)) == found
+    assert split_words(" ".join(found)) == found
 
 
 def test_counts_agree_with_scikit_learn():
     """The vocabulary and the bags are those of its CountVectorizer with the same words."""
-    peer = CountVectorizer(analyzer=words, binary=True)
+    peer = CountVectorizer(analyzer=split_words, binary=True)
     known = Vocabulary.fit(TEXTS)
     hot = peer.fit_transform(TEXTS).toarray()
     assert sorted(known.words) == sorted(peer.vocabulary_)
@@ -47,8 +47,8 @@ def test_counts_agree_with_scikit_learn():
 def test_the_most_frequent_come_first_and_equals_by_the_alphabet():
     known = Vocabulary.fit(["b a c b", "d b a"])
     assert known.words == ("b", "a", "c", "d")
-    assert Vocabulary.fit(["b a c b", "d b a"], size=2).words == ("b", "a")
-    assert known.numbers["c"] == 2
+    assert Vocabulary.fit(["b a c b", "d b a"], vocab_size=2).words == ("b", "a")
+    assert known.word_ids["c"] == 2
 
 
 def test_encode_keeps_order_and_marks_the_unknown():
@@ -69,13 +69,13 @@ def test_a_bag_that_is_too_small_keeps_the_rarest():
 
 def test_bad_arguments():
     known = Vocabulary(["a"])
-    with pytest.raises(ValueError, match="size counts words and must be at least 1; got 0"):
-        Vocabulary.fit(TEXTS, size=0)
-    with pytest.raises(ValueError, match="length counts words and must be at least 1; got 0"):
+    with pytest.raises(ValueError, match="vocab_size must be an integer >= 1; got 0"):
+        Vocabulary.fit(TEXTS, vocab_size=0)
+    with pytest.raises(ValueError, match="length must be an integer >= 1; got 0"):
         known.encode(TEXTS, length=0)
-    with pytest.raises(ValueError, match="length counts words and must be at least 1; got -3"):
+    with pytest.raises(ValueError, match="length must be an integer >= 1; got -3"):
         known.bag(TEXTS, length=-3)
-    with pytest.raises(ValueError, match="expected several texts, got one string"):
+    with pytest.raises(ValueError, match="expected a list of texts; got one string"):
         known.bag("a text")
-    with pytest.raises(ValueError, match="a word is given twice"):
+    with pytest.raises(ValueError, match="words must be distinct; a word is given twice"):
         Vocabulary(["a", "b", "a"])

@@ -26,7 +26,7 @@ TEXT = jnp.array([1, 4, 2, 7, -1, -1])
 @pytest.mark.slow
 def test_weights_are_those_of_each_block(model):
     """Block by block, with what the blocks below put out; the filling is left out."""
-    found = explain.attention_maps(model, TEXT, names="abcdefghi")
+    found = explain.attention_maps(model, TEXT, vocab="abcdefghi")
     assert found.tokens == ("b", "e", "c", "h")
     x = model.positions(model.embed(TEXT[:4]))
     for at in range(2):
@@ -45,14 +45,16 @@ def test_weights_are_those_of_each_block(model):
         x = block(x, mask=CAUSAL)
 
 
-def test_places_count_and_rollout_flows():
+def test_attention_perplexity_and_rollout():
     """Uniform weights look everywhere, one-hot ones at one place; what flows is a product of
     stochastic matrices.
     """
     even = np.full((3, 3), 1 / 3)
     sharp = np.eye(3)[[1, 0, 2]]
-    found = explain.AttentionMaps(np.array([[even, sharp], [sharp, sharp]]), ("a", "b", "c"))
-    np.testing.assert_allclose(found.places, [[3, 1], [1, 1]])
+    found = explain.attribution.AttentionMaps(
+        np.array([[even, sharp], [sharp, sharp]]), ("a", "b", "c")
+    )
+    np.testing.assert_allclose(found.perplexity, [[3, 1], [1, 1]])
     one = (even + sharp) / 2
     two = sharp
     np.testing.assert_allclose(found.rollout, (two + np.eye(3)) / 2 @ (one + np.eye(3)) / 2)
@@ -70,92 +72,96 @@ def test_an_image_has_a_grid():
 
 
 @pytest.mark.slow
-def test_saliency_is_the_slope_by_differences(model, x64):
-    """Of the likeliest logit at the last place, moving one token's vector at a time."""
+def test_saliency_by_finite_differences(model, x64):
+    """Of the largest logit at the last position, changing one token's vector at a time."""
     wide = jax.tree.map(lambda a: a.astype(jnp.float64), model)
-    found = explain.token_saliency(wide, TEXT, names="abcdefghi", classes="abcdefghi")
+    found = explain.token_saliency(wide, TEXT, vocab="abcdefghi", classes="abcdefghi")
     vectors = wide.embed(TEXT[:4])
     logits = lambda v: wide.unembed(wide.trunk(wide.positions(v), mask=CAUSAL))[3]
     chosen = int(logits(vectors).argmax())
-    assert found.about == "abcdefghi"[chosen]
+    assert found.predicted == "abcdefghi"[chosen]
     slope = np.zeros((4, 8))
     for i in range(4):
         for j in range(8):
             move = 1e-6 * jnp.zeros((4, 8)).at[i, j].set(1)
             slope[i, j] = (logits(vectors + move) - logits(vectors - move))[chosen] / 2e-6
-    np.testing.assert_allclose(found.size, np.linalg.norm(slope, axis=1), rtol=1e-5)
+    np.testing.assert_allclose(found.gradient_norm, np.linalg.norm(slope, axis=1), rtol=1e-5)
     np.testing.assert_allclose(
-        found.owed, (slope * np.asarray(vectors)).sum(axis=1), rtol=1e-4, atol=1e-8
+        found.gradient_times_input, (slope * np.asarray(vectors)).sum(axis=1), rtol=1e-4, atol=1e-8
     )
 
 
 @pytest.mark.slow
-def test_saliency_at_a_place_knows_nothing_of_what_comes_after(model):
-    found = explain.token_saliency(model, TEXT, place=1)
-    assert (found.size[:2] > 0).all()
-    np.testing.assert_array_equal(found.size[2:], 0)
+def test_saliency_at_a_position_is_zero_for_later_tokens(model):
+    found = explain.token_saliency(model, TEXT, position=1)
+    assert (found.gradient_norm[:2] > 0).all()
+    np.testing.assert_array_equal(found.gradient_norm[2:], 0)
     alone = explain.token_saliency(model, TEXT[:2])
-    np.testing.assert_allclose(found.size[:2], alone.size, rtol=1e-5)
-    for place in (-1, 4):
+    np.testing.assert_allclose(found.gradient_norm[:2], alone.gradient_norm, rtol=1e-5)
+    for position in (-1, 4):
         with pytest.raises(
-            ValueError, match=f"place is that of one of 4 tokens, from 0 on; got {place}"
+            ValueError, match=f"position must be between 0 and 3 for 4 tokens; got {position}"
         ):
-            explain.token_saliency(model, TEXT, place=place)
+            explain.token_saliency(model, TEXT, position=position)
 
 
 @pytest.mark.slow
-def test_saliency_of_a_judgement_with_segments():
-    """A head on an encoder, which has three tables: it is the tokens' that is moved."""
+def test_saliency_of_a_classifier_with_segments():
+    """A head on an encoder with three embeddings: only that of the tokens is differentiated."""
     bert = BERT.init(9, 8, depth=1, heads=2, max_length=8, key=jr.key(0))
     found = explain.token_saliency(
         SentenceClassifier.init(bert, 2, key=jr.key(1)),
         (TEXT, jnp.where(TEXT >= 0, 0, -1)),
         classes=("bad", "good"),
     )
-    assert found.size.shape == (4,)
-    assert (found.size > 0).all()
-    assert found.about in ("bad", "good")
+    assert found.gradient_norm.shape == (4,)
+    assert (found.gradient_norm > 0).all()
+    assert found.predicted in ("bad", "good")
 
 
-def test_the_map_keeps_what_two_directions_can():
+def test_embedding_map_is_the_best_projection_to_two_dimensions():
     """Points in a plane keep their distances."""
     rng = np.random.default_rng(0)
     flat = rng.normal(size=(6, 2)) @ np.linalg.qr(rng.normal(size=(5, 2)))[0].T + 3
     found = explain.embedding_map(
-        Embedding(jnp.asarray(flat, jnp.float32)), names="abcdef", which=[5, 0, 2]
+        Embedding(jnp.asarray(flat, jnp.float32)), vocab="abcdef", indices=[5, 0, 2]
     )
     assert found.tokens == ("f", "a", "c")
     apart = lambda p: np.linalg.norm(p[:, None] - p[None], axis=2)
     np.testing.assert_allclose(apart(found.points), apart(flat[[5, 0, 2]]), atol=1e-5)
-    assert found.share.sum() == pytest.approx(1)
+    assert found.explained_variance.sum() == pytest.approx(1)
 
 
-def test_what_has_nothing_to_show_says_so():
+def test_models_without_feature_maps_are_rejected():
     net = MLP.init(3, 4, 2, key=jr.key(0))
-    with pytest.raises(ValueError, match="MLP has no attention"):
+    with pytest.raises(ValueError, match="MLP has no self-attention; give a transformer"):
         explain.attention_maps(net, jnp.ones(3))
-    with pytest.raises(ValueError, match="MLP has no table of tokens"):
+    with pytest.raises(
+        ValueError, match="MLP has no Embedding layer; give a model that takes tokens"
+    ):
         explain.embedding_map(net)
-    with pytest.raises(ValueError, match="token 7 of the text has no name"):
+    with pytest.raises(
+        ValueError, match="token 7 of the text is outside the vocabulary of 3 strings"
+    ):
         explain.attention_maps(
-            GPT.init(9, 8, depth=1, heads=2, max_length=8, key=jr.key(0)), TEXT, names="abc"
+            GPT.init(9, 8, depth=1, heads=2, max_length=8, key=jr.key(0)), TEXT, vocab="abc"
         )
 
 
 @pytest.mark.parametrize("kind", ["maps", "image", "saliency", "table"])
-def test_each_is_drawn(model, kind):
+def test_each_result_is_plotted(model, kind):
     letters = "abcdefghi"
     result = {
-        "maps": lambda: explain.AttentionMaps(
+        "maps": lambda: explain.attribution.AttentionMaps(
             np.full((9, 3, 4, 4), 0.25), (" a", "b\n", "c", "incomprehensibilities")
         ),
-        "image": lambda: explain.AttentionMaps(
+        "image": lambda: explain.attribution.AttentionMaps(
             np.full((1, 1, 7, 7), 1 / 7), ("class", *"123456"), (2, 3)
         ),
-        "saliency": lambda: explain.TokenSaliency(
+        "saliency": lambda: explain.attribution.TokenSaliency(
             np.ones(3), np.array([1.0, -1.0, 0.0]), tuple("abc"), "d"
         ),
-        "table": lambda: explain.embedding_map(model, names=letters),
+        "table": lambda: explain.embedding_map(model, vocab=letters),
     }[kind]()
     figure = plot.draw(result)
     texts = [

@@ -10,7 +10,7 @@ import pytest
 from scipy.signal import correlate2d
 
 from thetax import explain
-from thetax.explain.attribution.receptive_field import views
+from thetax.explain.attribution.receptive_field import receptive_fields
 from thetax.layers import (
     AveragePool,
     BatchNorm,
@@ -48,7 +48,7 @@ def test_filters_and_maps_are_those_of_the_convolutions():
     )
 
 
-def test_a_turned_kernel_is_shown_as_it_meets_the_signal():
+def test_transposed_convolution_kernel_is_shown_as_applied():
     layer = Convolution(jnp.array([[[1.0, 2.0, 3.0]]]), flip=True)
     kernel = explain.filters(layer).kernels
     assert kernel.tolist() == [[[3.0, 2.0, 1.0]]]
@@ -66,30 +66,30 @@ def test_a_turned_kernel_is_shown_as_it_meets_the_signal():
     ],
     ids=["images", "flat", "one logit"],
 )
-def test_saliency_is_the_slope_of_the_guess(net, x64):
+def test_saliency_is_the_gradient_of_the_predicted_class(net, x64):
     model = jax.tree.map(lambda a: a.astype(float), net())
     xs = jr.normal(jr.key(1), (3, 1, 4, 4))
     found = explain.saliency(model, xs)
     step = 1e-6
     ahead = lambda x, j: model(x)[j] if len(model(x)) > 1 else (-1, 1)[j] * model(x)[0]
-    for x, guess, slopes in zip(xs, found.guess, found.slopes):
+    for x, guess, slopes in zip(xs, found.predicted, found.gradients):
         assert ahead(x, guess) >= max(ahead(x, j) for j in range(len(found.classes)))
         for at in [(0, 0, 0), (0, 1, 2), (0, 3, 3)]:
             e = jnp.zeros((1, 4, 4)).at[at].set(step)
             slope = (ahead(x + e, guess) - ahead(x - e, guess)) / (2 * step)
             assert slopes[at] == pytest.approx(float(slope), abs=1e-7)
-    assert found.size.shape == (3, 4, 4)
-    assert found.size == pytest.approx(np.abs(found.slopes[:, 0]))
+    assert found.magnitude.shape == (3, 4, 4)
+    assert found.magnitude == pytest.approx(np.abs(found.gradients[:, 0]))
 
 
-def test_a_coloured_pixel_has_the_slope_of_its_strongest_channel():
+def test_saliency_of_a_colour_pixel_is_the_maximum_over_channels():
     net = Chain(jnp.ravel, Linear(jnp.arange(-6.0, 6.0)[None]))
-    assert explain.saliency(net, jnp.ones((1, 3, 2, 2))).size.tolist() == [[[6, 5], [4, 5]]]
+    assert explain.saliency(net, jnp.ones((1, 3, 2, 2))).magnitude.tolist() == [[[6, 5], [4, 5]]]
 
 
 @pytest.mark.slow
-def test_views_by_brute_force(x64):
-    """A place sees exactly the pixels that its number depends on."""
+def test_receptive_fields_by_brute_force(x64):
+    """A position depends exactly on the pixels of its receptive field."""
     net = Chain(
         conv(1, 2),
         MaxPool((2, 2)),
@@ -101,8 +101,8 @@ def test_views_by_brute_force(x64):
         *[AveragePool((2, 2)) if isinstance(layer, MaxPool) else layer for layer in net.layers]
     )
     x = jr.normal(jr.key(0), (1, 24, 24))
-    view = views(net, x)["layers.4"]
-    assert view == views(smooth, x)["layers.4"]
+    view = receptive_fields(net, x)["layers.4"]
+    assert view == receptive_fields(smooth, x)["layers.4"]
     J = np.asarray(jax.jacobian(lambda x: smooth(x)[0, 2, 2])(x))[0]
     rows, columns = np.nonzero(J)
     r = view.stride[0]
@@ -114,18 +114,18 @@ def test_views_by_brute_force(x64):
         2 * r - a,
         2 * r + b,
     )
-    inside = view.inside((5, 5), (24, 24))[0]
+    inside = view.interior((5, 5), (24, 24))[0]
     assert inside.tolist() == [r * i - a >= 0 and r * i + b < 24 for i in range(5)]
 
 
-def test_a_circular_network_moves_with_the_image_everywhere_and_another_in_the_interior():
+def test_circular_network_is_equivariant_everywhere_and_others_in_the_interior():
     xs = jr.normal(jr.key(0), (2, 1, 16, 16))
     for boundary in ("circular", "same", "valid"):
         net = Chain(conv(1, 3, boundary=boundary), relu, conv(3, 2, boundary=boundary), global_mean)
         found = explain.equivariance(net, xs, shifts=(1, 3))
         assert found.layers == ("Convolution 1", "relu 1", "Convolution 2")
         assert found.stride.tolist() == [1, 1, 1]
-        assert found.inside.max() < 1e-5
+        assert found.interior.max() < 1e-5
         assert (found.everywhere.max() < 1e-5) == (boundary == "circular")
         assert (found.output.max() < 1e-5) == (boundary == "circular")
 
@@ -140,41 +140,45 @@ def test_between_the_strides_there_is_an_error_that_no_boundary_causes():
     xs = jr.normal(jr.key(0), (2, 1, 16, 16))
     found = explain.equivariance(net, xs, shifts=(1, 2, 4))
     assert found.stride.tolist() == [1, 1, 2, 4]
-    assert found.whole.tolist() == [
+    assert found.is_multiple.tolist() == [
         [True] * 3,
         [True] * 3,
         [False, True, True],
         [False, False, True],
     ]
-    assert found.everywhere[found.whole].max() < 1e-5
-    assert found.everywhere[~found.whole].min() > 0.1
+    assert found.everywhere[found.is_multiple].max() < 1e-5
+    assert found.everywhere[~found.is_multiple].min() > 0.1
     by_hand = (
         net(jnp.roll(xs[0], 1, axis=2))[:, 1, 2] - net(xs[0])[:, 1, 2]
     )  # one pixel is a quarter of a place: none
     assert float(jnp.abs(by_hand).max()) > 0
 
 
-def test_residual_networks_and_signals_have_places():
+def test_receptive_fields_in_residual_networks_and_signals():
     bare = {"small": True, "normalise": lambda d: Chain()}
     net = ResNet.init(ResNetLayout((1, 1)), classes=3, channels=1, width=2, key=jr.key(0), **bare)
     found = explain.equivariance(net, jr.normal(jr.key(1), (1, 1, 10, 10)), shifts=(4,))
     assert found.stride[-1] == 2
-    assert np.isnan(found.inside[-1, 0])  # its places see more than there is
-    assert found.inside[0, 0] < 1e-5
+    assert np.isnan(found.interior[-1, 0])  # its places see more than there is
+    assert found.interior[0, 0] < 1e-5
     assert "Residual 1" in found.layers
     line = Chain(Convolution.init(1, 2, (3,), key=jr.key(0)), relu)
     assert (
-        explain.equivariance(line, jr.normal(jr.key(1), (2, 1, 9)), shifts=(2,)).inside.max() < 1e-5
+        explain.equivariance(line, jr.normal(jr.key(1), (2, 1, 9)), shifts=(2,)).interior.max()
+        < 1e-5
     )
 
 
-def test_what_is_kept_is_counted():
+def test_units_that_are_kept_are_counted():
     net = Chain(lambda x: x[0, 0, :2])  # the class is where the light is
     xs = jnp.zeros((2, 1, 1, 4)).at[0, 0, 0, 0].set(1.0).at[1, 0, 0, 3].set(1.0)
-    with pytest.raises(ValueError, match="no layer of the model has places"):
+    with pytest.raises(
+        ValueError,
+        match="no layer of the model has a feature map; this lens is for convolutional networks",
+    ):
         explain.equivariance(net, xs, shifts=(1,))
     found = explain.equivariance(Chain(conv(1, 1, 1), lambda x: x[0, 0, :2]), xs, shifts=(0, 1))
-    assert found.kept.tolist() == [1.0, 0.5]
+    assert found.unchanged.tolist() == [1.0, 0.5]
     assert found.output[0] == 0
 
 
@@ -194,16 +198,19 @@ def test_what_is_kept_is_counted():
         ),
         (
             lambda net, xs: explain.equivariance(conv(1, 1), xs, shifts=(9,)),
-            "shifts lie between 0 and the width less 1, 4",
+            r"shifts must be between 0 and the width minus 1, 4; got \(9,\)",
         ),
         (
             lambda net, xs: explain.saliency(conv(1, 1), xs.astype(int)),
-            "expected inputs of real numbers",
+            r"xs must be floats, which have gradients; got int32\. For tokens use token_saliency",
         ),
-        (lambda net, xs: explain.saliency(conv(1, 1), xs[:0]), "saliency: there are no examples"),
+        (
+            lambda net, xs: explain.saliency(conv(1, 1), xs[:0]),
+            r"saliency: xs must have at least one example; got shape \(0, 1, 5, 5\)",
+        ),
     ],
 )
 @pytest.mark.usefixtures("unchecked")
-def test_what_cannot_be_meant_is_refused(lens, says):
+def test_invalid_arguments_are_rejected(lens, says):
     with pytest.raises(ValueError, match=says):
         lens(Chain(conv(1, 2), BatchNorm.init(2)), jnp.ones((2, 1, 5, 5)))

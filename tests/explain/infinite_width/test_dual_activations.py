@@ -11,7 +11,7 @@ import pytest
 from jax.scipy.special import erf
 from scipy.integrate import quad
 
-from thetax.explain import Expectations, closed_form, expectations
+from thetax.explain import DualActivation, dual_activation, register_dual_activation
 from thetax.layers import centred, gelu, heaviside, identity, leaky_relu, relu, sign, silu, spin
 
 PAIRS = [(1.0, 0.3, 0.7), (2.0, -1.2, 1.5), (0.4, 0.0, 2.0)]
@@ -56,7 +56,7 @@ def arrays(*numbers):
 
 
 def found(activation, pair):
-    return [float(e[0]) for e in expectations(activation).pair(*arrays(*pair))]
+    return [float(e[0]) for e in dual_activation(activation).pair(*arrays(*pair))]
 
 
 def by_nodes(f, pair, nodes=180):
@@ -112,7 +112,7 @@ def test_means(name, x64):
         density = lambda z, k=k: math.exp(-(z**2) / (2 * k)) / math.sqrt(2 * math.pi * k)
         at = lambda z, density=density: float(activation(jnp.array([z]))[0]) * density(z)
         expected = sum(quad(at, *ends, epsabs=1e-9, limit=30)[0] for ends in ((-15, 0), (0, 15)))
-        assert abs(float(expectations(activation).mean(jnp.array([k]))[0]) - expected) < 1e-8
+        assert abs(float(dual_activation(activation).mean(jnp.array([k]))[0]) - expected) < 1e-8
 
 
 def test_relu_of_equal_and_opposite_numbers(x64):
@@ -121,7 +121,7 @@ def test_relu_of_equal_and_opposite_numbers(x64):
 
 
 @pytest.mark.parametrize("activation", [relu, leaky_relu, jnp.abs, jnp.tanh, gelu])
-def test_what_is_always_zero_has_the_slope_of_the_program_there(activation, x64):
+def test_zero_variance_uses_the_derivative_at_zero(activation, x64):
     """E φ'(0)φ'(v) = φ'(0) E φ'(v)."""
     at_zero = jax.grad(activation)(0.0)
     for other in (0.0, 2.0):
@@ -134,12 +134,12 @@ def test_what_is_always_zero_has_the_slope_of_the_program_there(activation, x64)
 @pytest.mark.slow
 def test_in_float32_angles_are_as_exact_as_float32(x64):
     c = np.linspace(-1, 1, 4001)
-    exact = expectations(relu).pair(jnp.ones(4001), jnp.asarray(c), jnp.ones(4001))
+    exact = dual_activation(relu).pair(jnp.ones(4001), jnp.asarray(c), jnp.ones(4001))
     single = [jnp.asarray(a, jnp.float32) for a in (np.ones(4001), c, np.ones(4001))]
-    of_rounded = expectations(relu).pair(
+    of_rounded = dual_activation(relu).pair(
         jnp.ones(4001), jnp.asarray(single[1], float), jnp.ones(4001)
     )
-    for ours, rounded, full in zip(expectations(relu).pair(*single), of_rounded, exact):
+    for ours, rounded, full in zip(dual_activation(relu).pair(*single), of_rounded, exact):
         assert ours.dtype == jnp.float32
         assert np.abs(np.asarray(ours, float) - rounded).max() < 2e-7
         assert np.abs(rounded - full).max() < 1e-4  # what is lost is lost by rounding the cosine
@@ -149,23 +149,23 @@ def test_in_float32_angles_are_as_exact_as_float32(x64):
 def test_derivatives_at_the_ends_are_finite_and_those_of_the_product_exact(x64):
     """d/dk E φφ = E φ'φ' (Price's theorem), also where k² = k_xx k_yy."""
     for k in (-1.0, 0.2, 1.0):
-        product = lambda k: expectations(relu).pair(jnp.ones(1), k[None], jnp.ones(1))[0][0]
-        slope = lambda k: expectations(relu).pair(jnp.ones(1), k[None], jnp.ones(1))[1][0]
+        product = lambda k: dual_activation(relu).pair(jnp.ones(1), k[None], jnp.ones(1))[0][0]
+        slope = lambda k: dual_activation(relu).pair(jnp.ones(1), k[None], jnp.ones(1))[1][0]
         assert abs(jax.grad(product)(jnp.array(k)) - slope(jnp.array(k))) < 1e-12
         assert np.isfinite(jax.grad(slope)(jnp.array(k)))
-    inside = lambda k: float(expectations(relu).pair(*arrays(1.0, k, 1.0))[1][0])
-    slope = lambda k: expectations(relu).pair(jnp.ones(1), k[None], jnp.ones(1))[1][0]
+    inside = lambda k: float(dual_activation(relu).pair(*arrays(1.0, k, 1.0))[1][0])
+    slope = lambda k: dual_activation(relu).pair(jnp.ones(1), k[None], jnp.ones(1))[1][0]
     assert (
         abs(jax.grad(slope)(jnp.array(0.2)) - (inside(0.2 + 1e-6) - inside(0.2 - 1e-6)) / 2e-6)
         < 1e-8
     )
 
 
-def test_a_closed_form_can_be_given(x64):
+def test_closed_form_can_be_registered(x64):
     cube = lambda z: z**3 + 1
     pair = lambda x, k, y: (1 + 9 * x * k * y + 6 * k**3, 9 * (x * y + 2 * k**2))
     by_quadrature = [found(f, (1.0, 0.3, 0.7)) for f in (cube, centred(cube))]
-    closed_form(cube, Expectations(jnp.ones_like, pair))
+    register_dual_activation(cube, DualActivation(jnp.ones_like, pair))
     closed = [found(f, (1.0, 0.3, 0.7)) for f in (cube, centred(cube))]
     assert np.allclose(by_quadrature, closed, atol=1e-10)
     assert closed[0][0] != closed[1][0]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thetax.explain import arrangement_cells, arrangement_patterns
-from thetax.explain.linear_regions.arrangement import deepest
+from thetax.explain.linear_regions.arrangement import chebyshev_centre
 
 
 def sampled(W, b, count=20_000):
@@ -58,20 +58,26 @@ def test_rows_without_a_direction():
 
 def test_deepest_is_the_inscribed_circle():
     triangle = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]]), np.array([0.0, 0.0, 1.0])
-    radius, centre = deepest(*triangle)
+    radius, centre = chebyshev_centre(*triangle)
     r = 1 / (2 + np.sqrt(2))
     assert radius == pytest.approx(r)
     assert np.allclose(centre, r)
-    assert deepest(np.array([[1.0], [-1.0]]), np.array([-1.0, -1.0])).radius < 0
+    assert chebyshev_centre(np.array([[1.0], [-1.0]]), np.array([-1.0, -1.0])).radius < 0
     assert (
-        deepest(np.array([[1.0], [-1.0]]), np.array([-1.0, -1.0]), needs=np.zeros(2, bool)).radius
+        chebyshev_centre(
+            np.array([[1.0], [-1.0]]), np.array([-1.0, -1.0]), strict=np.zeros(2, bool)
+        ).radius
         < 0
     )
-    assert deepest(np.zeros((0, 2)), np.zeros(0)).radius == 1
+    assert chebyshev_centre(np.zeros((0, 2)), np.zeros(0)).radius == 1
 
 
 def test_bad_input(unchecked):
-    with pytest.raises(ValueError, match=r"W holds a normal in each row, \(m, n\)"):
+    with pytest.raises(
+        ValueError,
+        match=r"W must have shape \(m, n\), one normal per row, and b shape \(m,\); got \(3,\)"
+        r" and \(3,\)",
+    ):
         arrangement_cells(np.ones(3), np.ones(3))
     with pytest.raises(ValueError, match="must be finite"):
         arrangement_cells(np.full((1, 1), np.nan), np.ones(1))

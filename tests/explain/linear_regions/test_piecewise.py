@@ -13,11 +13,11 @@ import pytest
 from thetax.explain import (
     NotPiecewiseLinear,
     activation_patterns,
+    breakpoints_1d,
     count_regions,
+    enumerate_regions,
+    input_plane,
     is_piecewise_linear,
-    pieces,
-    regions,
-    window,
 )
 from thetax.layers import (
     Affine,
@@ -32,13 +32,13 @@ from thetax.layers import (
     Residual,
     WeightNorm,
     centred,
-    fold,
+    fold_batch_norm,
     leaky_relu,
-    mean,
-    mixture,
+    mean_output,
+    mean_probabilities,
+    ntk_parametrisation,
     relu,
     sign,
-    tangent,
 )
 from thetax.models import MLP
 
@@ -56,7 +56,7 @@ def moved(net, key):
 
 def folded(key):
     net = MLP.init(2, 6, 6, 2, normalise=BatchNorm.init, connect=Residual, key=key)
-    return fold(net, jr.normal(jr.key(7), (50, 2), float))
+    return fold_batch_norm(net, jr.normal(jr.key(7), (50, 2), float))
 
 
 def nested(key):
@@ -76,7 +76,7 @@ def affine(key):
     )
 
 
-def ensemble(key, pool=mean):
+def ensemble(key, pool=mean_output):
     return Ensemble.init(lambda key: MLP.init(2, 4, 4, 2, key=key), 3, pool=pool, key=key)
 
 
@@ -91,7 +91,7 @@ NETS = {
     "weight norm": partial(MLP.init, 2, 7, 5, 3, affine=WeightNorm.init),
     "residual": partial(MLP.init, 2, 6, 6, 6, 2, connect=Residual),
     "dense": partial(MLP.init, 2, 5, 5, 2, connect=Concat),
-    "tangent": partial(MLP.init, 2, 7, 5, 1, initialiser=tangent()),
+    "tangent": partial(MLP.init, 2, 7, 5, 1, initialiser=ntk_parametrisation()),
     "folded": folded,
     "nested": nested,
     "kinked skip": kinked_skip,
@@ -105,7 +105,7 @@ NETS = {
 @pytest.mark.parametrize("kind", NETS)
 def test_every_cell_has_its_affine_map(kind):
     net = moved(NETS[kind](key=jr.key(0)), jr.key(5))
-    found = regions(net, window(-2.0, 2.0))
+    found = enumerate_regions(net, input_plane(-2.0, 2.0))
     assert found.areas.sum() == pytest.approx(16, abs=1e-9)
     assert (found.areas > 0).all()
     share = np.random.default_rng(0).dirichlet(np.ones(3), len(found.corners))
@@ -116,8 +116,8 @@ def test_every_cell_has_its_affine_map(kind):
         expected = np.asarray(jax.vmap(net)(jnp.asarray(places))).reshape(len(places), -1)
         assert np.allclose(np.einsum("pmd,pd->pm", found.A, places) + found.c, expected, atol=1e-9)
         assert (activation_patterns(net, places) == found.patterns).all()
-    assert len(np.unique(found.patterns, axis=0)) == found.count
-    assert found.maps <= found.count
+    assert len(np.unique(found.patterns, axis=0)) == found.n_regions
+    assert found.n_affine_maps <= found.n_regions
     slopes = jax.vmap(jax.jacfwd(lambda x: net(x).reshape(-1)))(jnp.asarray(found.centres))
     assert np.allclose(slopes, found.A, atol=1e-9)
 
@@ -126,7 +126,7 @@ def test_every_cell_has_its_affine_map(kind):
 @pytest.mark.parametrize("kind", NETS)
 def test_no_point_is_in_a_cell_that_was_not_found(kind):
     net = moved(NETS[kind](key=jr.key(2)), jr.key(6))
-    found = regions(net, window(-2.0, 2.0))
+    found = enumerate_regions(net, input_plane(-2.0, 2.0))
     xs = np.random.default_rng(1).uniform(-2, 2, (3000, 2))
     known = {row.tobytes() for row in found.patterns}
     assert all(row.tobytes() in known for row in activation_patterns(net, xs))
@@ -144,7 +144,7 @@ def test_patterns_by_hand():
     ).tolist() == [[0, 0, 1, 1, 2]]
 
 
-def test_pictures_are_flattened():
+def test_images_are_flattened():
     net = MLP.init(4, 5, 1, key=jr.key(0))
     xs = np.random.default_rng(0).normal(size=(6, 2, 2))
     assert (activation_patterns(net, xs) == activation_patterns(net, xs.reshape(6, 4))).all()
@@ -159,7 +159,7 @@ def test_pictures_are_flattened():
         ),
         (
             partial(MLP.init, 2, 3, 1, activation=lambda z: z * z),
-            r"the lambda at body.layers.1 is not known to be piecewise linear.*KINKED\[f\]",
+            r"lambda at body.layers.1 is not known to be piecewise linear.*PIECEWISE_LINEAR\[f\]",
         ),
         (
             partial(MLP.init, 2, 3, 1, normalise=LayerNorm.init),
@@ -167,28 +167,31 @@ def test_pictures_are_flattened():
         ),
         (
             partial(MLP.init, 2, 3, 1, normalise=BatchNorm.init),
-            "BatchNorm 1 depends on the batch; .*layers.fold",
+            "BatchNorm 1 depends on the batch; .*layers.fold_batch_norm",
         ),
         (lambda key: Chain(Linear(jnp.eye(2)), jax.nn.softmax), "softmax is not piecewise"),
         (
             lambda key: Chain(Linear(jnp.eye(2)), sign),
-            "sign jumps, so that the network is piecewise constant",
+            "sign is a step function: the network is piecewise constant",
         ),
-        (partial(ensemble, pool=mixture), "Ensemble 1 pools its members"),
+        (
+            partial(ensemble, pool=mean_probabilities),
+            "Ensemble 1 does not pool its members by their mean, so it is not piecewise linear",
+        ),
         (lambda key: Chain(relu, Residual(Chain(jax.nn.gelu))), "gelu is not piecewise"),
     ],
 )
 def test_refusals_name_the_layer(make, said):
     net = make(key=jr.key(0))
     with pytest.raises(NotPiecewiseLinear, match=said):
-        regions(net, window(-1.0, 1.0))
+        enumerate_regions(net, input_plane(-1.0, 1.0))
     assert not is_piecewise_linear(net, np.zeros(2))
 
 
-def test_a_refusal_names_who_was_asked():
+def test_error_names_the_calling_function():
     net = MLP.init(1, 3, 1, activation=jnp.tanh, key=jr.key(0))
-    with pytest.raises(NotPiecewiseLinear, match=r"^pieces: tanh is not piecewise linear"):
-        pieces(net)
+    with pytest.raises(NotPiecewiseLinear, match=r"^breakpoints_1d: tanh is not piecewise linear"):
+        breakpoints_1d(net)
     with pytest.raises(NotPiecewiseLinear, match=r"^count_regions: tanh"):
         count_regions(net, -1.0, 1.0)
 
@@ -196,42 +199,42 @@ def test_a_refusal_names_who_was_asked():
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda: regions(MLP.init(3, 4, 1, key=jr.key(0)), window(-1.0, 1.0)),
-        lambda: pieces(MLP.init(3, 4, 1, key=jr.key(0))),
+        lambda: enumerate_regions(MLP.init(3, 4, 1, key=jr.key(0)), input_plane(-1.0, 1.0)),
+        lambda: breakpoints_1d(MLP.init(3, 4, 1, key=jr.key(0))),
         lambda: count_regions(MLP.init(3, 4, 1, key=jr.key(0)), np.zeros(2), np.ones(2)),
     ],
 )
 def test_inputs_of_another_size(ask):
     with pytest.raises(
-        ValueError, match=r"Linear 1 reads 3 numbers, but is given [12]. .*window_through"
+        ValueError, match=r"Linear 1 expects 3 inputs, but gets [12]. .*input_plane_through"
     ):
         ask()
 
 
-def test_a_refusal_comes_before_any_cut(monkeypatch):
+def test_unsupported_models_are_rejected_before_any_computation(monkeypatch):
     from thetax.explain.linear_regions.polygons import Polygons
 
     monkeypatch.setattr(Polygons, "split", lambda *args: pytest.fail("a cell was cut"))
     with pytest.raises(NotPiecewiseLinear):
-        regions(
+        enumerate_regions(
             MLP.init(2, 9, 9, 1, key=jr.key(0)).body.__class__(Linear(jnp.eye(2)), relu, jnp.tanh),
-            window(-1.0, 1.0),
+            input_plane(-1.0, 1.0),
         )
 
 
 def test_dropout_is_the_identity():
     with_it = Chain(Linear(jnp.eye(2)), Dropout(0.5), relu)
-    assert regions(with_it, window(-1.0, 1.0)).count == 4
+    assert enumerate_regions(with_it, input_plane(-1.0, 1.0)).n_regions == 4
 
 
-def test_what_cannot_be_followed_is_not_called_smooth():
+def test_unsupported_layers_are_not_called_smooth():
     """A convolution with a relu has linear regions; that they are not found is no reason to deny
     them.
     """
     net = Chain(Convolution.init(1, 2, (3, 3), key=jr.key(0)), relu, jnp.ravel)
     with pytest.raises(
         NotPiecewiseLinear,
-        match=r"Convolution 1 is a Convolution, through which .* known of Linear",
+        match=r"Convolution 1 is a Convolution, a layer .* Supported are Linear",
     ):
         activation_patterns(net, np.zeros((1, 1, 4, 4)))
     assert is_piecewise_linear(net, np.zeros((1, 4, 4))) is None

@@ -9,15 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from thetax.explain import (
-    TooMany,
-    Window,
+    InputPlane,
+    TooManyRegions,
     activation_patterns,
     arrangement_cells,
     count_regions,
-    regions,
-    window,
-    window_around,
-    window_through,
+    enumerate_regions,
+    input_plane,
+    input_plane_around,
+    input_plane_through,
 )
 from thetax.layers import Chain, Linear, relu
 from thetax.models import MLP
@@ -42,7 +42,7 @@ def test_polygons_and_linear_programs_agree(seed):
     net = biased(2, 5, 4, 1, seed=seed)
     low = np.array([-1.5, -1.0])
     high = np.array([1.0, 2.0])
-    assert regions(net, window(low, high)).count == count_regions(net, low, high)
+    assert enumerate_regions(net, input_plane(low, high)).n_regions == count_regions(net, low, high)
 
 
 def test_three_kinds_of_count_in_the_whole_plane():
@@ -54,7 +54,7 @@ def test_three_kinds_of_count_in_the_whole_plane():
         W.astype(np.float32).astype(float), b.astype(np.float32).astype(float)
     )
     assert count_regions(layer(W, b), -everywhere, everywhere) == len(cells) == 22
-    assert regions(layer(W, b), window(-1e4, 1e4)).count == 22
+    assert enumerate_regions(layer(W, b), input_plane(-1e4, 1e4)).n_regions == 22
 
 
 @pytest.mark.parametrize(("d", "count"), [(1, 4), (2, 7), (3, 8), (4, 8)])
@@ -65,13 +65,13 @@ def test_three_units_in_more_dimensions(d, count):
     assert count_regions(net, np.full(d, -np.inf), np.full(d, np.inf)) == count
 
 
-def test_one_number_stands_for_all_sides():
+def test_scalar_window_applies_to_all_sides():
     net = biased(3, 5, 4, 1)
     assert count_regions(net, -1, 1) == count_regions(net, -np.ones(3), np.ones(3))
     assert count_regions(net, -1.0, np.array([1.0, 2.0, 3.0])) == count_regions(
         net, -np.ones(3), np.arange(1.0, 4)
     )
-    with pytest.raises(ValueError, match="give low and high for each"):
+    with pytest.raises(ValueError, match="give low and high as arrays"):
         count_regions(relu, -1.0, 1.0)
 
 
@@ -79,7 +79,7 @@ def test_one_number_stands_for_all_sides():
 @settings(max_examples=5)
 @given(seed=st.integers(0, 10**6))
 def test_every_pattern_of_a_box_is_counted(seed):
-    """Points drawn at random see no more patterns than there are cells, and almost as many."""
+    """Random points have at most as many patterns as there are cells, and almost as many."""
     net = biased(3, 4, 3, 1, seed=seed)
     xs = np.random.default_rng(seed).uniform(-1, 1, (200_000, 3))
     seen = len(np.unique(activation_patterns(net, xs), axis=0))
@@ -89,7 +89,7 @@ def test_every_pattern_of_a_box_is_counted(seed):
 
 def test_two_kinks_a_unit():
     net = Chain(Linear(jnp.eye(2)), jax.nn.hard_tanh)
-    assert regions(net, window(-2.0, 2.0)).count == 9
+    assert enumerate_regions(net, input_plane(-2.0, 2.0)).n_regions == 9
     assert count_regions(net, np.full(2, -2.0), np.full(2, 2.0)) == 9
     assert count_regions(net, np.full(2, -0.5), np.full(2, 2.0)) == 4
 
@@ -97,7 +97,7 @@ def test_two_kinks_a_unit():
 @pytest.mark.slow
 def test_no_cell_is_missed_by_a_fine_grid():
     net = biased(2, 8, 8, 1)
-    found = regions(net, window(-3.0, 3.0))
+    found = enumerate_regions(net, input_plane(-3.0, 3.0))
     t = np.linspace(-3, 3, 400)
     seen = activation_patterns(net, np.stack(np.meshgrid(t, t), axis=-1).reshape(-1, 2))
     known = {row.tobytes() for row in found.patterns}
@@ -108,47 +108,49 @@ def test_no_cell_is_missed_by_a_fine_grid():
 
 
 @pytest.mark.slow
-def test_lines_that_meet_in_a_point():
+def test_concurrent_lines():
     """Without biases every unit of every layer passes through the origin; rounding must not open a
     gap there.
     """
     net = MLP.init(2, 30, 30, 1, key=jr.key(3))
-    found = regions(net, window(-1.0, 1.0))
-    turned = window_around(np.array([[-1.0, -1.0], [1.0, 1.0]]), margin=0.0)
-    assert regions(net, turned).count == found.count
+    found = enumerate_regions(net, input_plane(-1.0, 1.0))
+    turned = input_plane_around(np.array([[-1.0, -1.0], [1.0, 1.0]]), margin=0.0)
+    assert enumerate_regions(net, turned).n_regions == found.n_regions
     angle = np.linspace(0, 2 * np.pi, 200_001)
     around = activation_patterns(net, 0.5 * np.stack([np.cos(angle), np.sin(angle)], axis=1))
-    assert found.count == len(np.unique(around, axis=0))
+    assert found.n_regions == len(np.unique(around, axis=0))
     at_origin = (np.abs(found.corners).max(axis=2) < 1e-9).any(axis=1)
     assert at_origin.all()
 
 
 @pytest.mark.parametrize("k", range(3, 9))
-def test_a_fan_about_any_point(k, x64):
+def test_lines_through_any_point(k, x64):
     angle = np.pi * np.arange(k) / k + 0.1
     W = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    assert regions(layer(W, -W @ [0.3, -0.7]), window(-2.0, 2.0)).count == 2 * k
+    assert enumerate_regions(layer(W, -W @ [0.3, -0.7]), input_plane(-2.0, 2.0)).n_regions == 2 * k
 
 
 def test_cuts_through_corners_and_along_sides():
     net = layer(
         [[1.0, -1.0], [1.0, 1.0], [1.0, 0.0], [1.0, 0.0], [-1.0, 0.0]], [0.0, 0.0, -1.0, 1.0, 0.0]
     )
-    found = regions(
-        net, window(-1.0, 1.0)
+    found = enumerate_regions(
+        net, input_plane(-1.0, 1.0)
     )  # both diagonals, two sides of the window, and a line through the middle
-    assert found.count == 6
+    assert found.n_regions == 6
     assert found.areas.sum() == pytest.approx(4)
 
 
 @pytest.mark.parametrize(("gap", "cells"), [(1e-8, 3), (1e-12, 2)])
-def test_slivers(gap, cells):
+def test_thin_cells(gap, cells):
     """A cell wider than 1e-10 of the window is found, and a thinner one is lost with no harm to the
     others.
     """
     with jax.enable_x64(True):
-        found = regions(layer([[1.0, 0.5], [1.0, 0.5]], [0.0, gap]), window(-1.0, 1.0))
-    assert found.count == cells
+        found = enumerate_regions(
+            layer([[1.0, 0.5], [1.0, 0.5]], [0.0, gap]), input_plane(-1.0, 1.0)
+        )
+    assert found.n_regions == cells
     assert found.areas.sum() == pytest.approx(4, abs=1e-9)
 
 
@@ -159,65 +161,67 @@ def test_windows_of_any_size(low, high):
     W = np.array([[1.0, 0.3], [-0.4, 1.0], [1.0, 1.0]])
     b = np.array([0.1, 0.2, -0.3])
     with jax.enable_x64(True):
-        found = regions(layer(W, half * b - W @ [centre, centre]), window(low, high))
-    assert found.count == 7
+        found = enumerate_regions(layer(W, half * b - W @ [centre, centre]), input_plane(low, high))
+    assert found.n_regions == 7
 
 
 def test_a_unit_that_is_zero():
     """Two units that cancel: the third is zero everywhere, and off."""
     first = Linear(jnp.array([[1.0, 0.3], [1.0, 0.3]]), jnp.array([0.1, 0.1]))
     net = Chain(first, relu, Linear(jnp.array([[1.0, -1.0], [1.0, 1.0]]), jnp.zeros(2)), relu)
-    found = regions(net, window(-1.0, 1.0))
-    assert found.count == 2
+    found = enumerate_regions(net, input_plane(-1.0, 1.0))
+    assert found.n_regions == 2
     assert (found.patterns[:, 2] == 0).all()
     assert count_regions(net, np.full(2, -1.0), np.full(2, 1.0)) == 2
 
 
 def test_the_same_map_on_several_cells():
     dead = Chain(Linear(jnp.eye(2)), relu, Linear(jnp.zeros((1, 2)), jnp.ones(1)))
-    found = regions(dead, window(-1.0, 1.0))
-    assert (found.count, found.maps) == (4, 1)
+    found = enumerate_regions(dead, input_plane(-1.0, 1.0))
+    assert (found.n_regions, found.n_affine_maps) == (4, 1)
 
 
 @pytest.mark.slow
 def test_plane_through_three_examples():
     rng = np.random.default_rng(0)
     xs = rng.normal(size=(3, 4, 3))
-    plane = window_through(xs)
-    places = plane.places(xs)
-    assert np.allclose(plane.inputs(places), xs)
+    plane = input_plane_through(xs)
+    coordinates = plane.coordinates(xs)
+    assert np.allclose(plane.inputs(coordinates), xs)
     distances = lambda points: np.linalg.norm(
         (points[:, None] - points[None]).reshape(9, -1), axis=1
     )
-    assert np.allclose(distances(places), distances(xs))
-    assert (places > plane.low).all()
-    assert (places < plane.high).all()
+    assert np.allclose(distances(coordinates), distances(xs))
+    assert (coordinates > plane.low).all()
+    assert (coordinates < plane.high).all()
     net = biased(12, 6, 5, 2)
-    found = regions(net, plane)
+    found = enumerate_regions(net, plane)
     outputs = np.asarray(jax.vmap(net)(jnp.asarray(plane.inputs(found.centres))))
     assert np.allclose(
         np.einsum("pmd,pd->pm", found.A, found.centres) + found.c, outputs, atol=1e-4
     )
     assert (activation_patterns(net, plane.inputs(found.centres)) == found.patterns).all()
-    assert (plane.zoomed(0.5).high - plane.zoomed(0.5).low == (plane.high - plane.low) / 2).all()
+    assert (plane.zoom(0.5).high - plane.zoom(0.5).low == (plane.high - plane.low) / 2).all()
 
 
 def test_bad_input(unchecked):
     with pytest.raises(ValueError, match="low must be below high"):
-        window(1.0, -1.0)
+        input_plane(1.0, -1.0)
     with pytest.raises(ValueError, match="both finite"):
-        window(0.0, np.inf)
+        input_plane(0.0, np.inf)
     with pytest.raises(ValueError, match="do not lie on a line"):
-        window_through(np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]))
-    with pytest.raises(ValueError, match=r"examples of two numbers, \(n, 2\)"):
-        window_around(np.zeros((4, 3)))
-    with pytest.raises(ValueError, match="low below high, a number for each input"):
+        input_plane_through(np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]))
+    with pytest.raises(
+        ValueError, match=r"expected examples of two numbers, \(n, 2\); got \(4, 3\)"
+    ):
+        input_plane_around(np.zeros((4, 3)))
+    with pytest.raises(ValueError, match="low must be below high, each a scalar"):
         count_regions(layer(np.eye(2), np.zeros(2)), np.zeros(2), np.zeros(2))
-    with pytest.raises(TooMany, match="more than 10 cells; look at a smaller window"):
-        regions(biased(2, 16, 1), window(-3.0, 3.0), most=10)
+    with pytest.raises(TooManyRegions, match="more than 10 cells meet the input plane"):
+        enumerate_regions(biased(2, 16, 1), input_plane(-3.0, 3.0), max_regions=10)
 
 
 def test_one_example_is_a_window_of_its_own():
-    around = window_around(np.array([[2.0, 3.0]]))
-    assert isinstance(around, Window)
+    around = input_plane_around(np.array([[2.0, 3.0]]))
+    assert isinstance(around, InputPlane)
     assert np.allclose((around.low + around.high) / 2, [2.0, 3.0])

@@ -20,7 +20,7 @@ def test_excess_is_that_of_a_loop():
     a = rng.normal(size=(2, 30, 3))
     b = rng.normal(size=(2, 30))
     left, right = ({"a": jnp.asarray(a[i]), "b": jnp.asarray(b[i])} for i in (0, 1))
-    found = convexity(cubic, left, right, None, points=9)
+    found = convexity(cubic, left, right, None, n_points=9)
     h = lambda a, b: (a**3).sum() + b**2
     for i in range(30):
         above = [
@@ -28,25 +28,25 @@ def test_excess_is_that_of_a_loop():
             - (s * h(a[0, i], b[0, i]) + (1 - s) * h(a[1, i], b[1, i]))
             for s in np.linspace(0, 1, 11)[1:-1]
         ]
-        assert np.isclose(found.seen[i], max(above))
-    assert found.excess == found.seen.max()
-    worst = found.seen.argmax()
+        assert np.isclose(found.excesses[i], max(above))
+    assert found.excess == found.excesses.max()
+    worst = found.excesses.argmax()
     assert np.isclose(found.losses[-1], h(a[0, worst], b[0, worst]))
     assert np.isclose(found.losses[0], h(a[1, worst], b[1, worst]))
 
 
 @given(seed=st.integers(0, 10**6))
-def test_a_quadratic_bends_as_its_matrix(seed):
+def test_curvature_of_a_quadratic_is_its_matrix(seed):
     """At λ = 1/2 the excess is −δᵀHδ/8."""
     rng = np.random.default_rng(seed)
     H = rng.normal(size=(3, 3))
     ends = rng.normal(size=(2, 5, 3))
     H = H + H.T
     found = convexity(
-        lambda w, batch: w @ jnp.asarray(H) @ w / 2, *map(jnp.asarray, ends), None, points=1
+        lambda w, batch: w @ jnp.asarray(H) @ w / 2, *map(jnp.asarray, ends), None, n_points=1
     )
     delta = ends[0] - ends[1]
-    assert np.allclose(found.seen, -np.einsum("ti,ij,tj->t", delta, H, delta) / 8)
+    assert np.allclose(found.excesses, -np.einsum("ti,ij,tj->t", delta, H, delta) / 8)
 
 
 @pytest.mark.parametrize(
@@ -57,6 +57,8 @@ def test_a_quadratic_bends_as_its_matrix(seed):
         (jnp.ones((2, 3)), jnp.ones((2, 3)), 0),
     ],
 )
-def test_stacks_that_do_not_match_are_refused(left, right, points):
-    with pytest.raises(ValueError, match="two stacks of as many models"):
-        convexity(lambda w, batch: w.sum(), left, right, None, points=points)
+def test_stacks_that_do_not_match_are_rejected(left, right, points):
+    with pytest.raises(
+        ValueError, match=r"two stacks of equally many models|n_points must be an integer >= 1"
+    ):
+        convexity(lambda w, batch: w.sum(), left, right, None, n_points=points)

@@ -22,9 +22,9 @@ def test_roots_of_a_polynomial(seed, degree):
         slope = np.poly1d(np.poly(roots))
         coefficients = jnp.asarray(slope.integ().coeffs)
         found = critical_points(
-            lambda t: jnp.polyval(coefficients, t), low=-1.5, high=1.5, points=301
+            lambda t: jnp.polyval(coefficients, t), low=-1.5, high=1.5, n_points=301
         )
-        assert np.allclose(found.places, roots, atol=1e-9)
+        assert np.allclose(found.points, roots, atol=1e-9)
         bends = slope.deriv()(roots)
         assert [kind == "maximum" for kind in found.kinds] == (bends < 0).tolist()
         if (bends > 0).any():
@@ -39,7 +39,7 @@ def test_roots_of_a_polynomial(seed, degree):
 @pytest.mark.parametrize(
     ("h", "kinds", "places"),
     [
-        (lambda t: (t - 0.3) ** 3, ["pause"], [0.3]),
+        (lambda t: (t - 0.3) ** 3, ["inflection"], [0.3]),
         (lambda t: jnp.maximum(jnp.abs(t) - 0.4, 0.0) ** 2, ["global minimum"], [0.0]),
         (
             lambda t: -(jnp.maximum(jnp.abs(t) - 0.4, 0.0) ** 2),
@@ -55,22 +55,22 @@ def test_roots_of_a_polynomial(seed, degree):
         (lambda t: 2 * t, [], []),
     ],
 )
-def test_pauses_plateaus_and_ties(h, kinds, places):
-    found = critical_points(h, low=-1.0, high=1.0, points=401)
+def test_inflections_plateaus_and_ties(h, kinds, places):
+    found = critical_points(h, low=-1.0, high=1.0, n_points=401)
     assert list(found.kinds) == kinds
-    assert np.allclose(found.places, places, atol=1e-6)
+    assert np.allclose(found.points, places, atol=1e-6)
     assert np.allclose(found.values, [h(jnp.asarray(t)) for t in places], atol=1e-9)
 
 
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"low": 1.0, "high": 1.0}, "low < high"),
-        ({"low": 0.0, "high": np.inf}, "low < high"),
-        ({"low": 0.0, "high": 1.0, "points": 2}, "3 points"),
+        ({"low": 1.0, "high": 1.0}, "low must be below high"),
+        ({"low": 0.0, "high": np.inf}, "low must be below high"),
+        ({"low": 0.0, "high": 1.0, "n_points": 2}, "n_points >= 3"),
         ({"low": -1.0, "high": 1.0}, "not finite"),
     ],
 )
-def test_bad_input_is_refused(settings, words):
+def test_bad_input_is_rejected(settings, words):
     with pytest.raises(ValueError, match=words):
         critical_points(jnp.log, **settings)

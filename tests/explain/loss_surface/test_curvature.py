@@ -9,8 +9,16 @@ import numpy as np
 import pytest
 
 from thetax import tree
-from thetax.explain import curvature, hvp, lanczos, ritz, sharpness, spectrum, trace
-from thetax.explain.loss_surface.lanczos import Ritz, rise
+from thetax.explain import (
+    curvature,
+    hessian_spectrum,
+    hessian_trace,
+    hvp,
+    lanczos,
+    ritz_values,
+    sharpness,
+)
+from thetax.explain.loss_surface.lanczos import RitzValues, trust_region_maximum
 from thetax.models import MLP
 from thetax.train import cross_entropy
 
@@ -48,14 +56,16 @@ def test_full_lanczos_finds_every_eigenvalue():
     exact = np.linalg.eigvalsh(dense(net, batch)[0])
     T = lanczos(lambda v: hvp(cross_entropy, net, batch, v), net, steps=1000, key=jr.key(3))
     assert len(T.alpha) == tree.size(net)
-    assert np.allclose(ritz(T).values, exact, atol=1e-9)
+    assert np.allclose(ritz_values(T).values, exact, atol=1e-9)
 
 
 @pytest.mark.slow
 def test_few_steps_find_the_ends_within_their_bounds():
     net, batch = problem()
     exact = np.linalg.eigvalsh(dense(net, batch)[0])
-    found = spectrum(cross_entropy, net, batch, steps=20, probes=3, count=4, key=jr.key(4))
+    found = hessian_spectrum(
+        cross_entropy, net, batch, steps=20, n_probes=3, n_eigenvalues=4, key=jr.key(4)
+    )
     assert found.top[0] == pytest.approx(exact[-1], rel=1e-6)
     assert found.bottom[0] == pytest.approx(exact[0], abs=1e-3)
     for value, bound in zip([*found.top, *found.bottom], [*found.top_bounds, *found.bottom_bounds]):
@@ -69,7 +79,7 @@ def test_density_is_that_of_the_eigenvalues():
     """
     net, batch = problem()
     exact = np.linalg.eigvalsh(dense(net, batch)[0])
-    found = spectrum(cross_entropy, net, batch, steps=45, probes=100, key=jr.key(5))
+    found = hessian_spectrum(cross_entropy, net, batch, steps=45, n_probes=100, key=jr.key(5))
     width = (found.grid[-1] - found.grid[0]) / 110
     bumps = np.exp(-(((found.grid[:, None] - exact) / width) ** 2) / 2) / (
         width * np.sqrt(2 * np.pi)
@@ -82,13 +92,13 @@ def test_density_is_that_of_the_eigenvalues():
 def test_trace_within_four_standard_errors():
     net, batch = problem()
     exact = np.trace(dense(net, batch)[0])
-    found = trace(cross_entropy, net, batch, probes=200, key=jr.key(6))
+    found = hessian_trace(cross_entropy, net, batch, n_probes=200, key=jr.key(6))
     assert 0 < found.error < 0.1 * abs(exact)
     assert abs(found.value - exact) < 4 * found.error
 
 
 @pytest.mark.parametrize("start", ["random", "eigenvector", "zero"])
-def test_lanczos_goes_on_where_a_space_closes(start):
+def test_lanczos_restarts_in_an_invariant_subspace(start):
     """Repeated eigenvalues and a start inside an invariant space: the whole spectrum is still
     found.
     """
@@ -97,7 +107,7 @@ def test_lanczos_goes_on_where_a_space_closes(start):
         start
     ]
     T = lanczos(lambda v: A @ v, jnp.zeros(4), steps=4, key=jr.key(7), start=first)
-    assert np.allclose(ritz(T).values, [-1, 2, 2, 5], atol=1e-9)
+    assert np.allclose(ritz_values(T).values, [-1, 2, 2, 5], atol=1e-9)
 
 
 def brute(A, b, radius):
@@ -112,7 +122,7 @@ def brute(A, b, radius):
 
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", ["convex", "saddle", "concave", "hard", "flat slope"])
-def test_rise_of_a_quadratic(kind):
+def test_largest_increase_of_a_quadratic(kind):
     values = {"concave": [-1.0, -2.0, -3.0], "saddle": [3.0, 1.0, -2.0]}.get(kind, [3.0, 2.0, 0.5])
     Q = np.linalg.qr(np.random.default_rng(1).normal(size=(3, 3)))[0]
     A = Q @ np.diag(values) @ Q.T
@@ -123,40 +133,42 @@ def test_rise_of_a_quadratic(kind):
         quadratic(jnp.asarray(A), jnp.asarray(b)), jnp.zeros(3), None, radius=0.7, key=jr.key(8)
     )
     assert found.eigenvalue == pytest.approx(values[0], abs=1e-9)
-    assert found.rise == pytest.approx(brute(A, b, 0.7), rel=1e-6)
-    assert found.slope == pytest.approx(np.linalg.norm(b))
+    assert found.increase == pytest.approx(brute(A, b, 0.7), rel=1e-6)
+    assert found.gradient_norm == pytest.approx(np.linalg.norm(b))
 
 
-def test_rise_of_a_network_is_that_of_its_second_order_model():
+def test_largest_increase_of_a_network_is_that_of_its_quadratic_model():
     net, batch = problem()
     H, g = dense(net, batch)
     values, S = np.linalg.eigh(H)
     norm = np.linalg.norm(g)
-    exact = rise(norm, Ritz(values, np.zeros_like(values), S.T @ g / norm), radius=0.05)
+    exact = trust_region_maximum(
+        norm, RitzValues(values, np.zeros_like(values), S.T @ g / norm), radius=0.05
+    )
     found = sharpness(cross_entropy, net, batch, key=jr.key(9))
-    assert found.rise == pytest.approx(exact, rel=1e-6)
+    assert found.increase == pytest.approx(exact, rel=1e-6)
     assert found.loss == pytest.approx(float(cross_entropy(net, batch)))
     tiny = sharpness(
         cross_entropy, net, batch, radius=1e-6, key=jr.key(9)
     )  # where only the slope counts
-    assert tiny.rise == pytest.approx(1e-6 * norm, rel=1e-4)
+    assert tiny.increase == pytest.approx(1e-6 * norm, rel=1e-4)
 
 
 @pytest.mark.slow
-def test_all_at_once_agrees_with_each_alone():
+def test_curvature_agrees_with_its_parts():
     net, batch = problem()
     found = curvature(cross_entropy, net, batch, steps=25, key=jr.key(10))
     alone = sharpness(cross_entropy, net, batch, steps=25, key=jr.key(11))
     assert found.sharpness.eigenvalue == pytest.approx(alone.eigenvalue, rel=1e-6)
-    assert found.sharpness.rise == pytest.approx(alone.rise, rel=1e-6)
+    assert found.sharpness.increase == pytest.approx(alone.increase, rel=1e-6)
     assert found.spectrum.parameters == tree.size(net)
 
 
-def test_bad_settings_are_refused():
+def test_bad_settings_are_rejected():
     net, batch = problem()
     with pytest.raises(ValueError, match="radius must be positive"):
         sharpness(cross_entropy, net, batch, radius=0.0, key=jr.key(0))
-    with pytest.raises(ValueError, match="at least 2 probes"):
-        trace(cross_entropy, net, batch, probes=1, key=jr.key(0))
-    with pytest.raises(ValueError, match="steps must be at least 1"):
+    with pytest.raises(ValueError, match="n_probes must be >= 2"):
+        hessian_trace(cross_entropy, net, batch, n_probes=1, key=jr.key(0))
+    with pytest.raises(ValueError, match="steps must be >= 1"):
         lanczos(lambda v: v, jnp.ones(3), steps=0, key=jr.key(0))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import log_loss
 
-from thetax.explain import belief, calibration
+from thetax.explain import calibration, log_probabilities
 from thetax.layers import BatchNorm, Chain, Linear
 from thetax.models import MLP
 
@@ -15,7 +15,7 @@ identity = Linear(jnp.eye(4), jnp.zeros(4))  # the example is its own logits
 
 
 def honest(n, *, key):
-    """Logits, and labels drawn from exactly the probabilities they state."""
+    """Logits, and labels sampled from their probabilities."""
     key_z, key_y = jr.split(key)
     z = 2 * jr.normal(key_z, (n, 4))
     return z, jr.categorical(key_y, z)
@@ -39,7 +39,7 @@ def test_bins_agree_with_a_loop():
     assert found.nll == pytest.approx(log_loss(ys, p.astype(np.float32), labels=range(4)), rel=1e-5)
 
 
-def test_honest_network_is_calibrated_and_a_boastful_one_is_not():
+def test_calibration_of_a_calibrated_and_an_overconfident_network():
     data = honest(40_000, key=jr.key(1))
     found = calibration(identity, data)
     seen = found.count > 50
@@ -64,7 +64,7 @@ def test_interval_covers_the_accuracy():
     assert ((low[-1] - a) ** 2) == pytest.approx(1.96**2 * low[-1] * (1 - low[-1]) / n)
 
 
-def test_one_logit_is_two():
+def test_one_logit_is_two_classes():
     xs = jr.normal(jr.key(3), (200, 5))
     ys = jr.bernoulli(jr.key(4), 0.5, (200,))
     one = MLP.init(5, 8, 1, key=jr.key(5))
@@ -84,17 +84,17 @@ def test_one_logit_is_two():
 def test_blocks_and_batches():
     """More examples than a block give the same beliefs; a batch norm sees them all."""
     xs = jr.normal(jr.key(6), (2500, 4))
-    assert np.allclose(belief(identity, xs), jax.nn.log_softmax(xs), atol=1e-6)
+    assert np.allclose(log_probabilities(identity, xs), jax.nn.log_softmax(xs), atol=1e-6)
     normed = Chain(identity, BatchNorm.init(4))
     z = (xs - xs.mean(axis=0)[None]) / jnp.sqrt(xs.var(axis=0) + 1e-5)[None]
-    assert np.allclose(belief(normed, xs), jax.nn.log_softmax(z), atol=1e-4)
+    assert np.allclose(log_probabilities(normed, xs), jax.nn.log_softmax(z), atol=1e-4)
 
 
-def test_a_regression_is_refused():
+def test_regression_is_rejected():
     xs = jnp.ones((3, 4))
     with pytest.raises(ValueError, match="a regression has no classes"):
         calibration(identity, (xs, jnp.array([0.3, 1.0, 2.0])))
     with pytest.raises(ValueError, match="from 0 to 3, got 4"):
         calibration(identity, (xs, jnp.array([0, 1, 4])))
-    with pytest.raises(ValueError, match="bins must be at least 1"):
+    with pytest.raises(ValueError, match="bins must be an integer >= 1; got 0"):
         calibration(identity, (xs, jnp.array([0, 1, 2])), bins=0)

@@ -6,7 +6,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from thetax.explain import boundary, window, window_through
+from thetax.explain import decision_boundary, input_plane, input_plane_through
 from thetax.explain.predictions.decision_boundary import _classes_on
 from thetax.layers import Linear
 from thetax.models import MLP, Perceptron
@@ -20,9 +20,9 @@ def biased(*sizes, seed=0, **options):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sizes", [(2, 10, 8, 1), (2, 10, 8, 2), (2, 10, 8, 5)])
-def test_the_border_is_where_the_classes_change(sizes, x64):
+def test_decision_boundary_is_where_the_class_changes(sizes, x64):
     net = biased(*sizes)
-    found = boundary(net, window(-3.0, 3.0), grid=60)
+    found = decision_boundary(net, input_plane(-3.0, 3.0), grid=60)
     assert len(found.segments)
     t = np.linspace(0.05, 0.95, 7)[:, None, None]
     on = (1 - t) * found.segments[:, 0] + t * found.segments[:, 1]  # (7, s, 2)
@@ -36,10 +36,10 @@ def test_the_border_is_where_the_classes_change(sizes, x64):
 
 
 @pytest.mark.parametrize("sizes", [(2, 10, 8, 1), (2, 10, 8, 5)])
-def test_no_piece_of_border_is_missing(sizes, x64):
+def test_decision_boundary_is_complete(sizes, x64):
     """Walking along lines, the class changes exactly where a segment is crossed."""
     net = biased(*sizes)
-    found = boundary(net, window(-3.0, 3.0), grid=2)
+    found = decision_boundary(net, input_plane(-3.0, 3.0), grid=2)
     a = found.segments[:, 0]
     b = found.segments[:, 1]
     x = np.linspace(-3, 3, 4001)
@@ -53,33 +53,33 @@ def test_no_piece_of_border_is_missing(sizes, x64):
         assert np.allclose(meets, changes, atol=2 * (x[1] - x[0]))
 
 
-def test_the_picture_is_the_class_at_each_point():
+def test_image_is_the_class_at_each_point():
     net = biased(2, 6, 4)
-    plane = window(np.array([-1.0, 0.0]), np.array([2.0, 1.0]))
-    found = boundary(net, plane, grid=11)
+    plane = input_plane(np.array([-1.0, 0.0]), np.array([2.0, 1.0]))
+    found = decision_boundary(net, plane, grid=11)
     across, up = np.meshgrid((np.arange(11) + 0.5) / 11 * 3 - 1, (np.arange(11) + 0.5) / 11)
     xs = jnp.asarray(np.stack([across, up], axis=-1), jnp.float32)
     assert (found.image == np.asarray(jax.vmap(jax.vmap(net))(xs)).argmax(axis=2)).all()
 
 
-def test_the_picture_of_an_affine_classifier_in_numpy():
+def test_image_of_an_affine_classifier_in_numpy():
     """Squares of equal sides between unequal bounds; classes that have no names are numbered."""
     W = np.array([[1.0, 0.5], [-1.0, 2.0], [0.3, -1.0]])
     b = np.array([0.1, -0.4, 0.2])
     model = Linear(jnp.asarray(W, jnp.float32), jnp.asarray(b, jnp.float32))
-    plane = window(np.array([-1.0, 0.0]), np.array([2.0, 1.0]))
+    plane = input_plane(np.array([-1.0, 0.0]), np.array([2.0, 1.0]))
     image, k = _classes_on(model, plane, 5)
     across, up = np.meshgrid(-1 + 3 * (np.arange(5) + 0.5) / 5, (np.arange(5) + 0.5) / 5)
     expected = (np.stack([across, up], axis=-1) @ W.T + b).argmax(axis=2)
     assert k == 3
     assert len(np.unique(expected)) == 3
     np.testing.assert_array_equal(image, expected)
-    found = boundary(Linear(jnp.array([[2.0, 0.0]])), window(-1.0, 1.0), grid=2)
+    found = decision_boundary(Linear(jnp.array([[2.0, 0.0]])), input_plane(-1.0, 1.0), grid=2)
     assert found.classes == ("0", "1")
 
 
-def test_a_smooth_network_has_a_picture_and_a_reason():
-    found = boundary(biased(2, 6, 3, activation=jnp.tanh), window(-1.0, 1.0), grid=5)
+def test_smooth_network_has_an_image_and_a_reason():
+    found = decision_boundary(biased(2, 6, 3, activation=jnp.tanh), input_plane(-1.0, 1.0), grid=5)
     assert found.regions is None
     assert found.reason.startswith("tanh is not piecewise linear")
     assert found.segments.shape == (0, 2, 2)
@@ -88,10 +88,10 @@ def test_a_smooth_network_has_a_picture_and_a_reason():
 
 def test_too_many_cells_narrow_the_window():
     net = biased(2, 30, 30, 1)
-    found = boundary(net, window(-4.0, 4.0), grid=4, most=200)
+    found = decision_boundary(net, input_plane(-4.0, 4.0), grid=4, max_regions=200)
     assert found.regions is not None
-    assert found.regions.count <= 200
-    side = found.window.high[0] - found.window.low[0]
+    assert found.regions.n_regions <= 200
+    side = found.plane.high[0] - found.plane.low[0]
     assert np.log2(8 / side) == pytest.approx(round(np.log2(8 / side)))
     assert side < 8
 
@@ -100,8 +100,10 @@ def test_examples_on_a_plane():
     rng = np.random.default_rng(0)
     xs = rng.normal(size=(10, 2, 3)).astype(np.float32)
     net = biased(6, 5, 3)
-    plane = window_through(xs[[0, 3, 7]])
-    found = boundary(net, plane, examples=(xs, np.arange(10) % 3), classes=("a", "b", "c"), grid=8)
+    plane = input_plane_through(xs[[0, 3, 7]])
+    found = decision_boundary(
+        net, plane, examples=(xs, np.arange(10) % 3), classes=("a", "b", "c"), grid=8
+    )
     assert np.allclose(found.distances[[0, 3, 7]], 0, atol=1e-5)
     others = np.delete(np.arange(10), [0, 3, 7])
     flat = (xs - plane.origin).reshape(10, -1)
@@ -116,26 +118,29 @@ def test_examples_on_a_plane():
 
 
 def test_bad_input():
-    with pytest.raises(ValueError, match="at least 2 points a side"):
-        boundary(Linear(jnp.eye(2)), window(-1.0, 1.0), grid=1)
+    with pytest.raises(ValueError, match="grid must be at least 2; got 1"):
+        decision_boundary(Linear(jnp.eye(2)), input_plane(-1.0, 1.0), grid=1)
 
 
-def test_words_as_labels_are_refused():
+def test_string_labels_are_rejected():
     xs = np.zeros((2, 2))
     with pytest.raises(
         ValueError, match="labels: expected integers from 0 to 1, but the dtype is <U3"
     ):
-        boundary(
-            Linear(jnp.eye(2)), window(-1.0, 1.0), examples=(xs, np.array(["cat", "dog"])), grid=4
+        decision_boundary(
+            Linear(jnp.eye(2)),
+            input_plane(-1.0, 1.0),
+            examples=(xs, np.array(["cat", "dog"])),
+            grid=4,
         )
 
 
 @pytest.mark.parametrize("b", [jnp.array(-1.0), None])
-def test_the_border_of_a_perceptron_is_exact(b):
+def test_decision_boundary_of_a_perceptron_is_exact(b):
     """It is piecewise constant, so that it has no cells, but its border is a line: 2x + y = 1, or
     through 0.
     """
-    found = boundary(Perceptron(jnp.array([2.0, 1.0]), b), window(-2.0, 2.0), grid=20)
+    found = decision_boundary(Perceptron(jnp.array([2.0, 1.0]), b), input_plane(-2.0, 2.0), grid=20)
     assert found.regions is None
     assert "constant on either side" in found.reason
     (ends,) = found.segments

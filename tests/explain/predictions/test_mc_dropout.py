@@ -1,10 +1,10 @@
-"""The crowd inside a network with dropout (§8.4): all masks, draws of them, and the penalty they
-amount to.
+"""Dropout as an ensemble (§8.4): all masks, sampled masks, and the dropout penalty.
 
 Statistical checks: fixed keys, 4 to 5 s.e., a false alarm in 16,000 or fewer.
 """
 
 import itertools
+import sys
 
 import equinox as eqx
 import jax
@@ -16,7 +16,7 @@ from contracts import close, normal
 from scipy.special import expit, softmax
 
 from thetax import layers
-from thetax.explain import dropout_average, dropout_belief, dropout_penalty
+from thetax.explain import dropout_average, dropout_penalty, mc_dropout
 from thetax.layers import BatchNorm, Chain, DropConnect, Dropout, Ensemble, Linear
 from thetax.models import MLP
 from thetax.train import binary_cross_entropy, cross_entropy, squared_error
@@ -55,7 +55,7 @@ def test_the_average_is_the_sum_over_all_masks():
     assert np.allclose(dropout_average(model, xs, of=jax.nn.softmax), soft, atol=1e-5)
 
 
-def test_weights_that_drop_are_counted_out_too():
+def test_masks_of_dropconnect_are_enumerated():
     """DropConnect of a 2 by 3 layer: 64 masks of W by hand."""
     W = normal(0, 2, 3)
     xs = normal(1, 4, 3)
@@ -69,34 +69,35 @@ def test_weights_that_drop_are_counted_out_too():
 
 
 @pytest.mark.slow
-def test_draws_agree_with_all_masks():
+def test_samples_agree_with_all_masks():
     """The mean over 4,000 draws is the average over 32 masks within 4.5 of its own errors; and so
     the doubt.
     """
     model, _ = two_layers()
     xs = normal(2, 6, 2)
-    found = dropout_belief(model, xs, draws=4000, key=jr.key(0))
+    found = mc_dropout(model, xs, n_samples=4000, key=jr.key(0))
     p = np.asarray(dropout_average(model, xs, of=jax.nn.softmax), np.float64)
     member = lambda z: -(jax.nn.softmax(z) * jax.nn.log_softmax(z)).sum()
     inside = np.asarray(dropout_average(model, xs, of=member), np.float64)
     entropy = -(p * np.log(p)).sum(axis=1)
     assert np.all(np.abs(found.probability - p) < 4.5 * found.error)
     assert np.all(
-        np.abs(found.information - (entropy - inside)) < 4.5 * found.information_error + 1 / 4000
+        np.abs(found.mutual_information - (entropy - inside))
+        < 4.5 * found.mutual_information_error + 1 / 4000
     )
     assert np.allclose(found.entropy, entropy, atol=0.02)
     square = np.asarray(dropout_average(model, xs, of=lambda z: jax.nn.softmax(z) ** 2), np.float64)
-    assert np.allclose(found.spread, np.sqrt(square - p**2), atol=0.02)
+    assert np.allclose(found.std, np.sqrt(square - p**2), atol=0.02)
 
 
 @pytest.mark.slow
-def test_doubt_is_that_of_the_members_and_their_disagreement():
+def test_uncertainty_splits_into_entropy_and_mutual_information():
     """Against numpy on the very draws: example i, draw s has key split(split(key, n)[i],
     draws)[s].
     """
     model, _ = two_layers()
     xs = normal(2, 5, 2)
-    found = dropout_belief(model, xs, draws=50, key=jr.key(3))
+    found = mc_dropout(model, xs, n_samples=50, key=jr.key(3))
     z = [[model(x, key=k) for k in jr.split(key, 50)] for x, key in zip(xs, jr.split(jr.key(3), 5))]
     p = softmax(np.array(z, np.float64), axis=-1)  # n s k
     mean = p.mean(axis=1)
@@ -104,25 +105,25 @@ def test_doubt_is_that_of_the_members_and_their_disagreement():
     members = -(p * np.log(p)).sum(axis=2).mean(axis=1)
     assert np.allclose(found.probability, mean, atol=1e-6)
     assert np.allclose(found.entropy, entropy, atol=1e-5)
-    assert np.allclose(found.information, entropy - members, atol=1e-5)
-    assert np.all(found.information >= -1e-7)
+    assert np.allclose(found.mutual_information, entropy - members, atol=1e-5)
+    assert np.all(found.mutual_information >= -1e-7)
 
 
 @pytest.mark.slow
-def test_examples_do_not_depend_on_their_number(monkeypatch):
-    """Block by block or at once, the same numbers; an example's draws are its key's."""
+def test_result_does_not_depend_on_the_batch_size(monkeypatch):
+    """The same results in batches or at once; the samples of an example depend on its key only."""
     model, _ = two_layers()
     xs = normal(2, 9, 2)
-    whole = dropout_belief(model, xs, draws=10, key=jr.key(0))
-    monkeypatch.setattr("thetax.explain.predictions.mc_dropout.BLOCK", 4)
+    whole = mc_dropout(model, xs, n_samples=10, key=jr.key(0))
+    monkeypatch.setattr(sys.modules["thetax.explain.predictions.mc_dropout"], "MAX_BATCH_SIZE", 4)
     jax.clear_caches()
-    blocks = dropout_belief(model, xs, draws=10, key=jr.key(0))
+    blocks = mc_dropout(model, xs, n_samples=10, key=jr.key(0))
     assert np.allclose(whole.probability, blocks.probability, atol=1e-6)
 
 
 def test_log_odds_count_as_two_classes():
     net = Chain(Dropout(0.5), Linear(jnp.array([[1.0, -2.0]])))
-    found = dropout_belief(net, normal(0, 3, 2), draws=20, key=jr.key(0))
+    found = mc_dropout(net, normal(0, 3, 2), n_samples=20, key=jr.key(0))
     assert found.probability.shape == (3, 2)
     assert np.allclose(found.probability.sum(axis=1), 1, atol=1e-6)
 
@@ -135,7 +136,7 @@ def test_the_penalty_of_a_linear_model_is_its_quadratic_form():
     ys = normal(2, 10)
     phi = 0.3
     found = dropout_penalty(
-        squared_error, Chain(Dropout(phi), Linear(w)), (xs, ys), draws=4000, key=jr.key(0)
+        squared_error, Chain(Dropout(phi), Linear(w)), (xs, ys), n_samples=4000, key=jr.key(0)
     )
     exact = phi / (1 - phi) / 2 * (np.square(np.asarray(xs)) @ np.square(np.asarray(w[0]))).mean()
     assert abs(found.value - exact) < 4 * found.error
@@ -154,7 +155,7 @@ def test_the_penalty_of_logistic_regression():
     batch = jnp.asarray(xs, jnp.float32), ys
     for phi in (0.02, 0.4):
         model = Chain(Dropout(phi), Linear(jnp.asarray(w, jnp.float32)))
-        found = dropout_penalty(binary_cross_entropy, model, batch, draws=20_000, key=jr.key(0))
+        found = dropout_penalty(binary_cross_entropy, model, batch, n_samples=20_000, key=jr.key(0))
         b, weight = masks(4, 1 - phi)
         z = np.einsum("sj,nj,j->sn", b / (1 - phi), xs, w[0])
         loss = lambda z: np.logaddexp(0, z) - np.asarray(ys) * z
@@ -181,7 +182,7 @@ def test_the_penalty_of_a_network_is_the_mean_objective_less_the_plain_one(make)
     """The library's own objective with keys, averaged, within the errors of the two."""
     model = make()
     batch = (normal(1, 8, 3), jnp.arange(8) % 2)
-    found = dropout_penalty(cross_entropy, model, batch, draws=2000, key=jr.key(0))
+    found = dropout_penalty(cross_entropy, model, batch, n_samples=2000, key=jr.key(0))
     plain = cross_entropy(model, batch)
     drawn = (
         jax.lax.map(lambda key: cross_entropy(model, batch, key=key), jr.split(jr.key(9), 4000))
@@ -201,24 +202,32 @@ class Keyless(eqx.Module):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("unchecked")
-def test_what_cannot_be_averaged_is_refused():
+def test_models_that_cannot_be_averaged_are_rejected():
     xs = normal(0, 3, 17)
     wide = Chain(Dropout(0.5), Linear.init(17, 2, key=jr.key(0)))
-    with pytest.raises(ValueError, match=r"17 units may be dropped, and 2\^17 masks are too many"):
+    with pytest.raises(
+        ValueError,
+        match=r"17 units have dropout, and 2\^17 masks are too many to enumerate",
+    ):
         dropout_average(wide, xs)
-    with pytest.raises(ValueError, match="the model drops nothing"):
+    with pytest.raises(ValueError, match="the model has no dropout"):
         dropout_average(Linear.init(17, 2, key=jr.key(0)), xs)
-    with pytest.raises(ValueError, match="the model drops nothing"):
-        dropout_belief(Chain(Dropout(0.0), Linear.init(17, 2, key=jr.key(0))), xs, key=jr.key(0))
+    with pytest.raises(ValueError, match="the model has no dropout"):
+        mc_dropout(Chain(Dropout(0.0), Linear.init(17, 2, key=jr.key(0))), xs, key=jr.key(0))
     with pytest.raises(ValueError, match="fold the model first"):
-        dropout_belief(Chain(BatchNorm.init(17), wide), xs, key=jr.key(0))
-    with pytest.raises(ValueError, match="draws must be a whole number of at least 2"):
-        dropout_belief(wide, xs, draws=1, key=jr.key(0))
-    with pytest.raises(ValueError, match="draws must be"):
-        dropout_penalty(cross_entropy, wide, (xs, jnp.zeros(3, jnp.int32)), draws=0, key=jr.key(0))
+        mc_dropout(Chain(BatchNorm.init(17), wide), xs, key=jr.key(0))
+    with pytest.raises(ValueError, match="n_samples must be an integer >= 2; got 1"):
+        mc_dropout(wide, xs, n_samples=1, key=jr.key(0))
+    with pytest.raises(ValueError, match="n_samples must be an integer >= 2; got 0"):
+        dropout_penalty(
+            cross_entropy, wide, (xs, jnp.zeros(3, jnp.int32)), n_samples=0, key=jr.key(0)
+        )
     with pytest.raises(ValueError, match="is it a classifier"):
-        dropout_belief(Chain(Dropout(0.5), lambda x: x[:, None]), xs, key=jr.key(0))
-    with pytest.raises(ValueError, match="take one at a time"):
+        mc_dropout(Chain(Dropout(0.5), lambda x: x[:, None]), xs, key=jr.key(0))
+    with pytest.raises(
+        ValueError,
+        match="the members of an Ensemble have separate masks; pass one member at a time",
+    ):
         dropout_average(
             Ensemble.init(
                 lambda key: Chain(Dropout(0.5), Linear.init(2, 2, key=key)), 3, key=jr.key(0)
@@ -226,6 +235,6 @@ def test_what_cannot_be_averaged_is_refused():
             normal(0, 3, 2),
         )
     with pytest.raises(ValueError, match="the model takes no key"):
-        dropout_belief(Keyless(wide), xs, key=jr.key(0))
+        mc_dropout(Keyless(wide), xs, key=jr.key(0))
     drop = Dropout(0.5)
     assert close(dropout_average(Chain(drop, drop), normal(0, 3, 2)), normal(0, 3, 2), atol=1e-5)

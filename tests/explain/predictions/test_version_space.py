@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thetax.explain import hyperplane, in_version_space, margins, version_cone, version_volume
-from thetax.layers import Chain, Linear, tangent
-from thetax.models import MLP, Perceptron, fit_perceptron, logistic_regression, margin
+from thetax.layers import Chain, Linear, ntk_parametrisation
+from thetax.models import MLP, Perceptron, fit_perceptron, geometric_margin, logistic_regression
 
 
 @pytest.mark.slow
 @given(st.integers(0, 10**6))
-def test_cone_is_what_a_fine_circle_says(seed):
+def test_version_cone_agrees_with_a_fine_grid_of_directions(seed):
     """100,000 directions, none of them more than a step from an edge."""
     rng = np.random.default_rng(seed)
     n = rng.integers(1, 7)
@@ -39,11 +39,11 @@ def test_cone_is_what_a_fine_circle_says(seed):
 @pytest.mark.parametrize("d", [2, 3])
 def test_volume_is_the_solid_angle(d):
     """The positive orthant holds 2⁻ᵈ of all directions; the error is that of a share."""
-    found = version_volume(jnp.eye(d), jnp.ones(d), samples=40_000, key=jr.key(0))
+    found = version_volume(jnp.eye(d), jnp.ones(d), n_samples=40_000, key=jr.key(0))
     assert abs(found.fraction - 0.5**d) < 5 * found.error
     assert np.isclose(found.error, np.sqrt(0.5**d * (1 - 0.5**d) / 40_000), rtol=0.05)
     empty = version_volume(
-        jnp.array([[1.0], [1.0]]), jnp.array([1.0, -1.0]), samples=100, key=jr.key(0)
+        jnp.array([[1.0], [1.0]]), jnp.array([1.0, -1.0]), n_samples=100, key=jr.key(0)
     )
     assert empty.fraction == 0
     assert empty.error > 0
@@ -52,7 +52,9 @@ def test_volume_is_the_solid_angle(d):
 @pytest.mark.slow
 def test_volume_with_a_bias():
     """One datum halves any space; with the origin as datum only the bias decides."""
-    found = version_volume(jnp.zeros((1, 3)), jnp.ones(1), bias=True, samples=40_000, key=jr.key(1))
+    found = version_volume(
+        jnp.zeros((1, 3)), jnp.ones(1), bias=True, n_samples=40_000, key=jr.key(1)
+    )
     assert abs(found.fraction - 0.5) < 5 * found.error
 
 
@@ -65,7 +67,7 @@ def test_membership_needs_a_direction():
 
 
 @pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize("ask", [in_version_space, margin])
+@pytest.mark.parametrize("ask", [in_version_space, geometric_margin])
 def test_labels_and_shapes_are_checked(ask):
     """0 and 1 are refused, lists are points, and what is traced passes, constants beside it too."""
     unit = Perceptron(jnp.array([1.0, 0.0]))
@@ -93,7 +95,7 @@ def test_empty_cones():
 
 
 @pytest.mark.usefixtures("unchecked")
-def test_a_cone_is_plane():
+def test_version_cone_needs_two_dimensions():
     with pytest.raises(ValueError, match="in the plane"):
         version_cone(np.eye(3), np.ones(3))
 
@@ -119,9 +121,9 @@ def test_margins_of_every_linear_model():
             assert (np.diff(np.abs(found.distances[found.nearest])) >= 0).all()
 
 
-def test_scales_and_pictures():
+def test_ntk_scales_and_images():
     """The tangent parametrisation's scales belong to the weights; a picture is a vector."""
-    model = Linear.init(4, 1, initialiser=tangent(bias=0.3), key=jr.key(0))
+    model = Linear.init(4, 1, initialiser=ntk_parametrisation(bias=0.3), key=jr.key(0))
     xs = normal(0, 6, 2, 2)
     ys = jnp.array([0, 1, 0, 1, 1, 0])
     plane = hyperplane(model)
@@ -134,19 +136,19 @@ def test_scales_and_pictures():
 def test_margins_of_a_separator():
     xs = normal(0, 40, 3)
     ys = jnp.sign(xs @ jnp.array([1.0, -2.0, 0.5]))
-    found = margins(fit_perceptron(xs, ys).model, (xs, ys), nearest=3)
+    found = margins(fit_perceptron(xs, ys).model, (xs, ys), n_nearest=3)
     assert found.separated
     assert found.margin > 0
     assert found.error == 0
     assert len(found.nearest) == 3
 
 
-def test_no_hyperplane_is_told():
+def test_models_without_a_hyperplane_are_rejected():
     data = normal(0, 5, 3), jnp.array([0, 1, 0, 1, 1])
     for model in (MLP.init(3, 4, 1, key=jr.key(0)), Linear.init(3, 3, key=jr.key(0)), jnp.tanh):
         assert hyperplane(model) is None
         with pytest.raises(ValueError, match="one output or two logits"):
             margins(model, data)
     for bad in ([0, 1, 2, 1, 0], [-1, 0, 1, 1, 0]):
-        with pytest.raises(ValueError, match="labels -1 and"):
+        with pytest.raises(ValueError, match=r"labels must be -1 and \+1, or 0 and 1"):
             margins(logistic_regression(3), (data[0], jnp.array(bad)))

@@ -12,9 +12,16 @@ import pytest
 
 from thetax import tree
 from thetax.core import predict
-from thetax.explain import activations, equivariance, feature_maps, gradients, labels, weights
-from thetax.explain.modules import owners
-from thetax.explain.signal.activation_statistics import heard_paths
+from thetax.explain import (
+    activation_statistics,
+    equivariance,
+    feature_maps,
+    gradient_norms,
+    module_names,
+    weight_statistics,
+)
+from thetax.explain.modules import parameter_owners
+from thetax.explain.signal.activation_statistics import layer_output_shapes
 from thetax.layers import (
     BatchNorm,
     Chain,
@@ -65,19 +72,19 @@ def test_gradients_are_jacobian_products(x64):
     at_a = at_f @ W2
     at_h = (1 - a**2) * at_a
     rms = lambda g: np.sqrt(np.mean(np.sum(g**2, axis=1)))
-    found = gradients(squared_error, net, (jnp.asarray(x), jnp.asarray(y)))
+    found = gradient_norms(squared_error, net, (jnp.asarray(x), jnp.asarray(y)))
     assert found.layers == ("Linear 1", "tanh 1", "Linear 2")
     assert np.allclose(found.outputs, [rms(at_h), rms(at_a), rms(at_f)])
     onto = [
         np.hypot(np.linalg.norm(d.T @ v / 12), np.linalg.norm(d.mean(axis=0)))
         for d, v in ((at_h, x), (at_f, a))
     ]
-    assert found.holders == ("Linear 1", "Linear 2")
+    assert found.parameter_layers == ("Linear 1", "Linear 2")
     assert np.allclose(found.weights, onto)
 
 
 @pytest.mark.slow
-def test_a_residual_sum_is_heard_with_its_skip(x64):
+def test_output_of_a_residual_includes_its_skip(x64):
     """∂l/∂h at h = x + F(x) is what flows back into both; that at F alone is the same, at x it is
     (I + J_F)ᵀ of it.
     """
@@ -85,7 +92,7 @@ def test_a_residual_sum_is_heard_with_its_skip(x64):
     B = jr.normal(jr.key(6), (3, 3))
     net = Chain(Linear(A, jnp.zeros(3)), Residual(Linear(B, jnp.zeros(3))))
     x = jr.normal(jr.key(7), (9, 3), float)
-    found = gradients(squared_error, net, (x, jnp.zeros((9, 3))))
+    found = gradient_norms(squared_error, net, (x, jnp.zeros((9, 3))))
     at_sum = x @ A.T @ (jnp.eye(3) + B).T
     rms = lambda g: float(jnp.sqrt(jnp.mean(jnp.sum(g**2, axis=1))))
     assert found.layers == ("Linear 1", "Linear 2", "Residual 1")
@@ -96,8 +103,8 @@ def test_a_residual_sum_is_heard_with_its_skip(x64):
 @pytest.mark.parametrize("name", NETWORKS)
 def test_any_network(name):
     net = NETWORKS[name]()
-    found = gradients(squared_error, net, (xs, ys))
-    seen = activations(net, xs)
+    found = gradient_norms(squared_error, net, (xs, ys))
+    seen = activation_statistics(net, xs)
     assert seen.layers == found.layers
     assert len(set(seen.layers)) == len(seen.layers)
     assert np.isfinite(found.outputs).all()
@@ -116,12 +123,12 @@ def test_objectives_made_of_objectives():
     net = deep()
     labelled = (xs, jnp.arange(12) % 2)
     plain, decayed = (
-        gradients(o, net, labelled)
+        gradient_norms(o, net, labelled)
         for o in (cross_entropy, weight_decay(cross_entropy, strength=1.0))
     )
     assert np.allclose(plain.outputs, decayed.outputs, rtol=1e-4)
     assert (decayed.weights > plain.weights).all()
-    half = gradients(mixed_precision(cross_entropy), net, labelled)
+    half = gradient_norms(mixed_precision(cross_entropy), net, labelled)
     assert np.allclose(half.outputs, plain.outputs, rtol=0.1)
 
 
@@ -129,7 +136,7 @@ def test_dead_units_and_zeros():
     net = Chain(
         Linear(jnp.array([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]), jnp.array([0.0, -1.0])), jax.nn.relu
     )
-    found = activations(net, xs)
+    found = activation_statistics(net, xs)
     share = (np.asarray(xs)[:, 0] <= 0).mean()
     assert found.zeros[1] == pytest.approx((share + 1) / 2)
     assert found.dead.tolist() == [0.0, 0.5]
@@ -137,7 +144,7 @@ def test_dead_units_and_zeros():
 
 def test_weights_by_layer():
     net = deep(connect=Residual, normalise=BatchNorm.init)
-    found = weights(net)
+    found = weight_statistics(net)
     assert found.layers[:3] == (
         "Linear 1",
         "BatchNorm 1",
@@ -147,8 +154,8 @@ def test_weights_by_layer():
     assert np.linalg.norm(found.norm) == pytest.approx(float(tree.norm(net)), rel=1e-6)
     held = [
         np.asarray(a).ravel()
-        for a, o in zip(jax.tree.leaves(net), owners(net))
-        if labels(net)[o] == "Linear 1"
+        for a, o in zip(jax.tree.leaves(net), parameter_owners(net))
+        if module_names(net)[o] == "Linear 1"
     ]
     one = found.layers.index("Linear 1")
     assert found.std[one] == pytest.approx(np.concatenate(held).std(), rel=1e-5)
@@ -157,12 +164,12 @@ def test_weights_by_layer():
 
 def test_no_parameters():
     with pytest.raises(ValueError, match="no parameters"):
-        weights(Chain(jnp.tanh))
+        weight_statistics(Chain(jnp.tanh))
 
 
 @pytest.mark.slow
-def test_what_is_mapped_or_scanned_within_a_model_is_out_of_hearing():
-    """The blocks of a Mixer and any part that says so are wholes; of a bare map nothing leaks."""
+def test_layers_inside_vmap_or_scan_are_not_recorded():
+    """Blocks of a Mixer and modules with `is_leaf_module` are recorded as units."""
     net = Mixer.init(
         2,
         classes=3,
@@ -173,13 +180,13 @@ def test_what_is_mapped_or_scanned_within_a_model_is_out_of_hearing():
         hidden=(2, 4),
         key=jr.key(0),
     )
-    paths, outputs = heard_paths(net, jnp.ones((5, 1, 4, 4)))
+    paths, outputs = layer_output_shapes(net, jnp.ones((5, 1, 4, 4)))
     assert paths == ("stem", "blocks", "head")
     assert [h.shape for h in outputs] == [(5, 3, 2, 2), (5, 4, 3), (5, 3)]
 
 
 @pytest.mark.slow
-def test_the_blocks_of_a_mixer_are_heard_as_a_whole():
+def test_mixer_blocks_are_recorded_as_units():
     """The blocks of a Mixer are one part; its last norm, which it maps by itself, is out of
     hearing.
     """
@@ -194,21 +201,21 @@ def test_the_blocks_of_a_mixer_are_heard_as_a_whole():
         key=jr.key(0),
     )
     images = jr.normal(jr.key(1), (5, 1, 4, 4))
-    found = activations(net, images)
+    found = activation_statistics(net, images)
     assert found.layers == ("Convolution 1", "Stacked 1", "Linear 5")
     patches = net.stem(images[0])
     tables = jax.jit(jax.vmap(lambda x: net.blocks(net.stem(x).reshape(3, 4).T)))(images)
     assert found.mean[1] == pytest.approx(float(tables.mean()), rel=1e-4)
-    pulled = gradients(cross_entropy, net, (images, jnp.array([0, 1, 2, 0, 1])))
+    pulled = gradient_norms(cross_entropy, net, (images, jnp.array([0, 1, 2, 0, 1])))
     assert pulled.layers == found.layers
     assert pulled.outputs.min() > 0
     assert feature_maps(net, images[0]).maps[0] == pytest.approx(np.asarray(patches), abs=1e-6)
     assert equivariance(net, images, shifts=(2,)).layers == ("Convolution 1",)
 
 
-def test_of_maps_a_dead_unit_is_a_channel():
-    """Of four channels one is 0 everywhere, one only at most places, one only on an example."""
+def test_dead_units_of_feature_maps_are_channels():
+    """Of four channels one is 0 everywhere, one at most positions, one on one example."""
     maps = jnp.ones((2, 4, 2, 3)).at[:, 0].set(0.0).at[:, 1, 0].set(0.0).at[0, 2].set(0.0)
-    found = activations(Chain(jax.nn.relu), maps)
+    found = activation_statistics(Chain(jax.nn.relu), maps)
     assert found.dead.tolist() == [0.25]
     assert found.zeros.tolist() == [0.5]

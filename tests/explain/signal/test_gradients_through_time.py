@@ -12,9 +12,8 @@ from thetax.layers import (
     GRU,
     LRU,
     LSTM,
-    Antisymmetric,
+    AntisymmetricRNN,
     Bidirectional,
-    Block,
     Chain,
     DiagonalSSM,
     Elman,
@@ -22,11 +21,12 @@ from thetax.layers import (
     Linear,
     MinGRU,
     Recurrent,
-    Stack,
-    Truncated,
+    ResidualCell,
+    StackedCells,
+    TruncatedBPTT,
     unroll,
 )
-from thetax.models import EncoderDecoder, NextToken, NGram, SequenceClassifier
+from thetax.models import EncoderDecoder, LanguageModelCell, NGram, SequenceClassifier
 
 CELLS = {
     "Elman": lambda key: Elman.init(2, 3, key=key),
@@ -34,7 +34,7 @@ CELLS = {
     "GRU": lambda key: GRU.init(2, 3, key=key),
     "MinGRU": lambda key: MinGRU.init(2, 3, key=key),
     "LRU": lambda key: LRU.init(2, 3, 2, key=key),
-    "Stack": lambda key: Stack(Elman.init(2, 3, key=key), GRU.init(3, 2, key=key)),
+    "Stack": lambda key: StackedCells(Elman.init(2, 3, key=key), GRU.init(3, 2, key=key)),
 }
 
 
@@ -46,7 +46,7 @@ def test_norms_are_those_of_the_jacobian_of_all_steps_at_once(name, x64):
     """
     cell = jax.tree.map(lambda a: a.astype(float), CELLS[name](jr.key(0)))
     xs = jr.normal(jr.key(1), (2, 4, 2))
-    found = explain.through_time(cell, xs)
+    found = explain.gradients_through_time(cell, xs)
     state, _ = unroll(cell, xs[1, :1])
     z, back = as_vector(state)
     rest = lambda z: as_vector(unroll(cell, xs[1, 1:], state=back(jnp.asarray(z)))[0])[0]
@@ -55,11 +55,11 @@ def test_norms_are_those_of_the_jacobian_of_all_steps_at_once(name, x64):
     assert found.norms[1, 2] == pytest.approx(
         np.linalg.norm(np.stack(columns, axis=1), 2), rel=1e-6
     )
-    assert found.size == len(z)
-    assert found.norms[:, 0] == pytest.approx(found.largest[:, -1])  # one step back
-    assert (found.smallest <= found.largest).all()
-    assert (found.norms[:, -1] <= found.largest.prod(axis=1) * (1 + 1e-9)).all()
-    assert (found.norms[:, -1] >= found.smallest.prod(axis=1) * (1 - 1e-9)).all()
+    assert found.state_size == len(z)
+    assert found.norms[:, 0] == pytest.approx(found.max_singular_values[:, -1])  # one step back
+    assert (found.min_singular_values <= found.max_singular_values).all()
+    assert (found.norms[:, -1] <= found.max_singular_values.prod(axis=1) * (1 + 1e-9)).all()
+    assert (found.norms[:, -1] >= found.min_singular_values.prod(axis=1) * (1 - 1e-9)).all()
 
 
 @pytest.mark.slow
@@ -67,40 +67,40 @@ def test_the_bound_of_an_elman_cell_holds_and_is_met_by_a_linear_one():
     key_cell, key_xs = jr.split(jr.key(0))
     xs = jr.normal(key_xs, (3, 6, 2))
     cell = Elman.init(2, 4, key=key_cell)
-    found = explain.through_time(cell, xs)
+    found = explain.gradients_through_time(cell, xs)
     assert found.bound == pytest.approx(np.ones(6), rel=1e-5)  # an orthogonal U and tanh
     assert found.bound is not None
     assert (found.norms <= found.bound[None] * (1 + 1e-5)).all()
     line = Elman(1.3 * cell.U, cell.V, cell.b, jax.nn.identity)
-    grown = explain.through_time(line, xs)
+    grown = explain.gradients_through_time(line, xs)
     assert grown.norms == pytest.approx(np.tile(1.3 ** np.arange(1, 7), (3, 1)), rel=1e-4)
-    assert grown.rate == pytest.approx(1.3, rel=1e-4)
-    assert explain.through_time(LSTM.init(2, 3, key=key_cell), xs).bound is None
+    assert grown.mean_factor == pytest.approx(1.3, rel=1e-4)
+    assert explain.gradients_through_time(LSTM.init(2, 3, key=key_cell), xs).bound is None
 
 
 @pytest.mark.slow
-def test_a_product_below_the_smallest_number_is_still_told():
+def test_product_below_the_smallest_float_is_computed():
     cell = Elman(1e-3 * jnp.eye(2), jnp.ones((2, 1)), jnp.zeros(2), jax.nn.identity)
-    found = explain.through_time(cell, jnp.ones((1, 30, 1)))
+    found = explain.gradients_through_time(cell, jnp.ones((1, 30, 1)))
     assert found.norms[0, -1] == pytest.approx(1e-90, rel=1e-3)
 
 
 @pytest.mark.slow
-def test_what_is_dead_is_zero():
+def test_dead_unit_has_zero_norms():
     cell = Elman(-jnp.eye(2), jnp.ones((2, 1)), -jnp.ones(2), jax.nn.relu)
-    assert explain.through_time(cell, jnp.zeros((1, 3, 1))).norms.tolist() == [[0, 0, 0]]
+    assert explain.gradients_through_time(cell, jnp.zeros((1, 3, 1))).norms.tolist() == [[0, 0, 0]]
 
 
 @pytest.mark.slow
 def test_only_the_last_times_and_only_what_is_there():
     cell = Elman.init(2, 3, key=jr.key(0))
     xs = jr.normal(jr.key(1), (2, 5, 2))
-    whole = explain.through_time(cell, xs)
-    few = explain.through_time(cell, xs, times=2)
+    whole = explain.gradients_through_time(cell, xs)
+    few = explain.gradients_through_time(cell, xs, max_lag=2)
     assert few.norms == pytest.approx(whole.norms[:, :2])
     model = SequenceClassifier.init(3, 2, width=2, vocab_size=4, cell=Elman.init, key=jr.key(2))
-    padded = explain.through_time(model, jnp.array([[1, 3, 0, -1, -1]]))
-    short = explain.through_time(model, jnp.array([[1, 3, 0]]))
+    padded = explain.gradients_through_time(model, jnp.array([[1, 3, 0, -1, -1]]))
+    short = explain.gradients_through_time(model, jnp.array([[1, 3, 0]]))
     assert padded.norms[0, :2] == pytest.approx([1, 1])
     assert padded.norms[0, 2:] == pytest.approx(short.norms[0], rel=1e-5)
 
@@ -113,36 +113,40 @@ def test_a_cell_is_found_within_models():
     key = jr.key(0)
     elman = Elman.init(2, 3, key=key)
     xs = jr.normal(jr.key(1), (2, 4, 2))
-    alone = explain.through_time(elman, xs)
+    alone = explain.gradients_through_time(elman, xs)
     within = Chain(Recurrent(elman), lambda ys: ys[-1], Linear.init(3, 2, key=key))
-    assert explain.through_time(within, xs).norms == pytest.approx(alone.norms, rel=1e-5)
-    assert explain.through_time(Recurrent(Truncated(elman, 2)), xs).bound == pytest.approx(
-        alone.bound
-    )
-    back = explain.through_time(Recurrent(elman, reverse=True), xs[:, ::-1])
+    assert explain.gradients_through_time(within, xs).norms == pytest.approx(alone.norms, rel=1e-5)
+    assert explain.gradients_through_time(
+        Recurrent(TruncatedBPTT(elman, 2)), xs
+    ).bound == pytest.approx(alone.bound)
+    back = explain.gradients_through_time(Recurrent(elman, reverse=True), xs[:, ::-1])
     assert back.norms == pytest.approx(alone.norms, rel=1e-5)
-    assert explain.through_time(Bidirectional(elman, elman), xs).norms == pytest.approx(
+    assert explain.gradients_through_time(Bidirectional(elman, elman), xs).norms == pytest.approx(
         alone.norms, rel=1e-5
     )
-    words = NextToken.init(4, 2, 3, cell=Elman.init, key=key)
-    inner = explain.through_time(words.cell, words.embed(TOKENS))
+    words = LanguageModelCell.init(4, 2, 3, cell=Elman.init, key=key)
+    inner = explain.gradients_through_time(words.cell, words.embed(TOKENS))
     for model in (words, Recurrent(words)):
-        found = explain.through_time(model, TOKENS)
+        found = explain.gradients_through_time(model, TOKENS)
         assert found.norms == pytest.approx(inner.norms, rel=1e-5)
         assert found.layer == "Elman 1"
         assert found.bound is not None
     pairs = EncoderDecoder.init(4, 4, 2, 3, attention_width=2, key=key)
-    assert explain.through_time(pairs, (TOKENS, TOKENS)).layer == "LSTM 1"  # the encoder's
+    assert (
+        explain.gradients_through_time(pairs, (TOKENS, TOKENS)).layer == "LSTM 1"
+    )  # the encoder's
 
 
-def test_a_model_without_a_recurrence_is_refused():
-    assert explain.cells(Linear.init(2, 3, key=jr.key(0))) == []
-    with pytest.raises(ValueError, match="runs no cell along a sequence"):
-        explain.through_time(Linear.init(2, 3, key=jr.key(0)), jnp.ones((1, 2)))
-    with pytest.raises(ValueError, match="eigenvalues: the model runs no cell along a sequence"):
-        explain.eigenvalues(Linear.init(2, 3, key=jr.key(0)))
-    with pytest.raises(ValueError, match="times counts steps"):
-        explain.through_time(Elman.init(2, 3, key=jr.key(0)), jnp.ones((1, 4, 2)), times=0)
+def test_a_model_without_a_recurrence_is_rejected():
+    assert explain.recurrent_cells(Linear.init(2, 3, key=jr.key(0))) == []
+    with pytest.raises(ValueError, match="the model runs no recurrent cell"):
+        explain.gradients_through_time(Linear.init(2, 3, key=jr.key(0)), jnp.ones((1, 2)))
+    with pytest.raises(ValueError, match="recurrence_eigenvalues: the model has no recurrent cell"):
+        explain.recurrence_eigenvalues(Linear.init(2, 3, key=jr.key(0)))
+    with pytest.raises(ValueError, match="max_lag must be an integer >= 1; got 0"):
+        explain.gradients_through_time(
+            Elman.init(2, 3, key=jr.key(0)), jnp.ones((1, 4, 2)), max_lag=0
+        )
 
 
 @pytest.mark.slow
@@ -151,42 +155,48 @@ def test_a_model_without_a_recurrence_is_refused():
     [
         lambda key: LRU.init(2, 4, 2, key=key),
         lambda key: DiagonalSSM.init(2, 4, 2, key=key),
-        lambda key: DiagonalSSM.init(2, 4, 2, steps="bilinear", key=key),
+        lambda key: DiagonalSSM.init(2, 4, 2, discretisation="bilinear", key=key),
     ],
 )
 def test_eigenvalues_of_a_linear_recurrence_are_by_what_the_state_is_multiplied(make):
     cell = make(jr.key(0))
     ones = jnp.ones_like(cell.start)
     factor = np.asarray(cell(ones, jnp.zeros(2))[0])
-    found = explain.eigenvalues(Recurrent(Block(LayerNorm.init(2), cell, jnp.tanh)))
+    found = explain.recurrence_eigenvalues(
+        Recurrent(ResidualCell(LayerNorm.init(2), cell, jnp.tanh))
+    )
     assert np.sort_complex(found.values) == pytest.approx(np.sort_complex(factor), abs=1e-6)
-    assert found.of == "the linear recurrence"
+    assert found.source == "the linear recurrence"
     sizes = np.abs(found.values)
     assert (np.diff(sizes) <= 0).all()
-    assert sizes**found.times == pytest.approx(np.full(4, np.exp(-1)))
+    assert sizes**found.time_constants == pytest.approx(np.full(4, np.exp(-1)))
 
 
 @pytest.mark.slow
 def test_eigenvalues_of_other_cells():
     key = jr.key(0)
     elman = Elman.init(2, 3, key=key)
-    found = explain.eigenvalues(Chain(Recurrent(elman)))
+    found = explain.recurrence_eigenvalues(Chain(Recurrent(elman)))
     coefficients = np.poly(np.asarray(elman.U, np.float64))
     assert np.abs(np.polyval(coefficients, found.values)).max() < 1e-6
-    assert found.radius == pytest.approx(1, rel=1e-5)
+    assert found.spectral_radius == pytest.approx(1, rel=1e-5)
     gates = MinGRU.init(2, 3, key=key)
     xs = jr.normal(jr.key(1), (2, 4, 2))
-    keep = np.asarray(gates.read(xs[0, 0])[0])
-    assert np.sort(np.real(explain.eigenvalues(gates, xs).values)) == pytest.approx(
+    keep = np.asarray(gates.recurrence_terms(xs[0, 0])[0])
+    assert np.sort(np.real(explain.recurrence_eigenvalues(gates, xs).values)) == pytest.approx(
         np.sort(keep), rel=1e-5
     )
-    still = Antisymmetric.init(2, 4, damping=0.0, key=key)
-    calm = Antisymmetric(still.W, jnp.zeros_like(still.V), still.b, 0.1, 0.0)
-    values = explain.eigenvalues(calm, xs).values
+    still = AntisymmetricRNN.init(2, 4, damping=0.0, key=key)
+    calm = AntisymmetricRNN(still.W, jnp.zeros_like(still.V), still.b, 0.1, 0.0)
+    values = explain.recurrence_eigenvalues(calm, xs).values
     assert np.real(values) == pytest.approx(np.ones(4), rel=1e-5)  # I + ε A, and A is antisymmetric
-    assert (np.isinf(explain.Eigenvalues(np.array([1.0 + 0j, 2.0j]), "two").times)).all()
+    assert (
+        np.isinf(
+            explain.signal.RecurrenceEigenvalues(np.array([1.0 + 0j, 2.0j]), "two").time_constants
+        )
+    ).all()
     with pytest.raises(ValueError, match="give xs"):
-        explain.eigenvalues(gates)
+        explain.recurrence_eigenvalues(gates)
 
 
 @pytest.mark.slow
@@ -194,14 +204,18 @@ def test_alignment_is_the_models_own_without_what_was_filled_up():
     model = EncoderDecoder.init(7, 5, 3, 4, attention_width=6, key=jr.key(0))
     source = jnp.array([2, 3, 6, -1])
     target = jnp.array([0, 4, 1, -1])
-    found = explain.alignment(model, source, target, names=(tuple("abcdefg"), ()))
+    found = explain.attention_alignment(model, source, target, vocabs=(tuple("abcdefg"), ()))
     assert found.weights == pytest.approx(np.asarray(model.alignment(source, target))[:3, :3])
     likeliest = str(int(model((source, target))[2].argmax()))
-    assert (found.source, found.written) == (("c", "d", "g"), ("4", "1", likeliest))
-    with pytest.raises(ValueError, match="token 6 of the source has no name"):
-        explain.alignment(model, source, target, names=(("a", "b"), ()))
-    with pytest.raises(ValueError, match="Linear does not attend"):
-        explain.alignment(Linear.init(2, 2, key=jr.key(0)), source, target)
+    assert (found.source, found.target) == (("c", "d", "g"), ("4", "1", likeliest))
+    with pytest.raises(
+        ValueError, match="token 6 of the source is outside the vocabulary of 2 strings"
+    ):
+        explain.attention_alignment(model, source, target, vocabs=(("a", "b"), ()))
+    with pytest.raises(
+        ValueError, match="Linear has no cross-attention; give a model with a method `alignment`"
+    ):
+        explain.attention_alignment(Linear.init(2, 2, key=jr.key(0)), source, target)
 
 
 @pytest.mark.parametrize("m", [4, 16, 64])
@@ -210,17 +224,18 @@ def test_an_orthogonal_matrix_never_fades(m):
     time.
     """
     cell = Elman.init(2, m, key=jr.key(m))
-    found = explain.eigenvalues(cell)
-    assert np.isinf(found.times).all()
-    assert not found.outside.any()
-    slow = explain.eigenvalues(Elman((1 - 1e-4) * cell.U, cell.V, cell.b))
-    assert slow.times == pytest.approx(np.full(m, 1e4), rel=0.02)
+    found = explain.recurrence_eigenvalues(cell)
+    assert np.isinf(found.time_constants).all()
+    assert not found.is_unstable.any()
+    slow = explain.recurrence_eigenvalues(Elman((1 - 1e-4) * cell.U, cell.V, cell.b))
+    assert slow.time_constants == pytest.approx(np.full(m, 1e4), rel=0.02)
 
 
-def test_a_state_of_whole_numbers_is_refused():
+def test_integer_state_is_rejected():
     counted = Recurrent(NGram.fit([0, 1, 0, 1], vocab_size=2, order=1))
-    for lens in (explain.through_time, explain.eigenvalues):
+    for lens in (explain.gradients_through_time, explain.recurrence_eigenvalues):
         with pytest.raises(
-            ValueError, match="of whole numbers, as counts are, and has no derivative"
+            ValueError,
+            match="the state of the cell has integer entries, such as counts, and cannot be",
         ):
             lens(counted, jnp.zeros((1, 3), jnp.int32))

@@ -1,6 +1,4 @@
-"""Drift of the tangent kernel: its numbers by hand, and its verdict on networks that are lazy and
-that are not.
-"""
+"""Drift of the tangent kernel: its values by hand, and its verdict on lazy and other networks."""
 
 import jax
 import jax.numpy as jnp
@@ -10,9 +8,9 @@ import optax
 import pytest
 
 from thetax.core import run
-from thetax.explain import drift, kernel_alignment, kernel_distance
+from thetax.explain import kernel_alignment, kernel_distance, kernel_drift
 from thetax.explain.tangent_kernel.tangent_spectrum import mean_kernel
-from thetax.layers import Linear, tangent
+from thetax.layers import Linear, ntk_parametrisation
 from thetax.models import MLP
 from thetax.train import descend, squared_error
 
@@ -25,13 +23,15 @@ end = jax.tree.map(
 
 
 def test_the_numbers_are_those_of_the_kernels():
-    found = drift([start, end, end], (xs, labels), times=[0, 5, 9])
+    found = kernel_drift([start, end, end], (xs, labels), times=[0, 5, 9])
     H = np.eye(12) - 1 / 12
     cosine = lambda A, B: np.trace(A @ B) / np.sqrt(np.trace(A @ A) * np.trace(B @ B))
     K = mean_kernel(start, xs)
     L = mean_kernel(end, xs)
-    assert found.plain.tolist() == pytest.approx([0, *[1 - cosine(K, L)] * 2], rel=1e-6)
-    assert found.drift.tolist() == pytest.approx(
+    assert found.uncentred_distance.tolist() == pytest.approx(
+        [0, *[1 - cosine(K, L)] * 2], rel=1e-6
+    )
+    assert found.distance.tolist() == pytest.approx(
         [0, *[1 - cosine(H @ K @ H, H @ L @ H)] * 2], rel=1e-6
     )
     assert found.alignment.tolist() == pytest.approx(
@@ -39,22 +39,22 @@ def test_the_numbers_are_those_of_the_kernels():
     )
     flat = lambda model: np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(model)])
     far = np.linalg.norm(flat(end) - flat(start)) / np.linalg.norm(flat(start))
-    assert found.moved.tolist() == pytest.approx([0, far, far], rel=1e-5)
-    assert found.change == pytest.approx(np.sqrt(2 * found.drift[-1]))
+    assert found.parameter_change.tolist() == pytest.approx([0, far, far], rel=1e-5)
+    assert found.kernel_change == pytest.approx(np.sqrt(2 * found.distance[-1]))
     assert found.times.tolist() == [0, 5, 9]
-    assert np.trace(found.start) == pytest.approx(12)
-    assert found.end[2, 5] / found.end[3, 3] == pytest.approx(L[2, 5] / L[3, 3])
+    assert np.trace(found.initial_kernel) == pytest.approx(12)
+    assert found.final_kernel[2, 5] / found.final_kernel[3, 3] == pytest.approx(L[2, 5] / L[3, 3])
 
 
-def test_each_layer_is_told_by_itself():
-    found = drift([start, end], (xs, labels))
+def test_change_of_each_layer():
+    found = kernel_drift([start, end], (xs, labels))
     pair = [(a.body.layers[i], b.body.layers[i]) for i in (0, 2) for a, b in [(start, end)]]
     size = lambda *arrays: np.sqrt(sum(np.square(a).sum() for a in arrays))
     by_hand = [size(b.W - a.W, b.b - a.b) / size(a.W, a.b) for a, b in pair]
     assert found.layers == ("Linear 1", "Linear 2")
-    assert found.layer_moved.tolist() == pytest.approx(by_hand, rel=1e-5)
+    assert found.layer_change.tolist() == pytest.approx(by_hand, rel=1e-5)
     nothing = Linear(jnp.zeros((2, 3)), jnp.zeros(2))
-    assert drift([nothing, nothing], (xs, labels)).layer_moved.tolist() == [0.0]
+    assert kernel_drift([nothing, nothing], (xs, labels)).layer_change.tolist() == [0.0]
 
 
 def test_a_distance_keeps_its_digits_and_forgets_scale():
@@ -69,29 +69,29 @@ def test_a_distance_keeps_its_digits_and_forgets_scale():
 
 def trained(width):
     """How far a network of this width drifts that learns a product of inputs."""
-    net = MLP.init(3, width, 1, initialiser=tangent(bias=1.0), key=jr.key(2))
+    net = MLP.init(3, width, 1, initialiser=ntk_parametrisation(bias=1.0), key=jr.key(2))
     ys = 10 * xs[:, 0] * xs[:, 1]
     batches = jax.tree.map(lambda a: jnp.broadcast_to(a, (800, *a.shape)), (xs, ys[:, None]))
     state, _ = jax.jit(
         lambda net: run(descend(squared_error, optax.sgd(0.01)), net, batches, key=jr.key(0))
     )(net)
-    return drift([net, state.model], (xs, np.asarray(ys)))
+    return kernel_drift([net, state.model], (xs, np.asarray(ys)))
 
 
 @pytest.mark.slow
-def test_a_wide_network_is_lazy_and_a_narrow_one_learns_features():
+def test_wide_network_is_lazy_and_narrow_one_learns_features():
     wide = trained(2048)
     narrow = trained(4)
     assert wide.verdict == "lazy"
     assert narrow.verdict == "learnt features"
-    assert wide.moved[-1] < narrow.moved[-1] / 4
+    assert wide.parameter_change[-1] < narrow.parameter_change[-1] / 4
     assert narrow.alignment[-1] > narrow.alignment[0]
 
 
-def test_the_borders_are_a_fifth_and_a_half():
-    found = drift([start, end], (xs, labels))
+def test_verdict_thresholds_are_a_fifth_and_a_half():
+    found = kernel_drift([start, end], (xs, labels))
     said = lambda change: (
-        type(found)(**vars(found) | {"drift": np.array([0.0, change**2 / 2])}).verdict
+        type(found)(**vars(found) | {"distance": np.array([0.0, change**2 / 2])}).verdict
     )
     assert [said(0.19), said(0.21), said(0.49), said(0.51)] == [
         "lazy",
@@ -100,10 +100,18 @@ def test_the_borders_are_a_fifth_and_a_half():
     ]
 
 
-def test_what_cannot_be_meant_is_refused(unchecked):
-    with pytest.raises(ValueError, match="two models at least"):
-        drift([start], (xs, labels))
-    with pytest.raises(ValueError, match="one for each of the 2 models"):
-        drift([start, end], (xs, labels), times=[1.0])
-    with pytest.raises(ValueError, match="two matrices of one shape"):
+def test_invalid_arguments_are_rejected(unchecked):
+    with pytest.raises(
+        ValueError,
+        match="expected at least two models, from the start and the end of training; got 1",
+    ):
+        kernel_drift([start], (xs, labels))
+    with pytest.raises(
+        ValueError, match=r"times must have one entry for each of the 2 models; got shape \(1,\)"
+    ):
+        kernel_drift([start, end], (xs, labels), times=[1.0])
+    with pytest.raises(
+        ValueError,
+        match=r"expected two nonzero matrices of the same shape; got shapes \(2, 2\) and \(2, 2\)",
+    ):
         kernel_distance(np.eye(2), np.zeros((2, 2)))

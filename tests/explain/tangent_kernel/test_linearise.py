@@ -52,14 +52,14 @@ def test_the_error_is_of_second_order(model):
     assert np.polyfit(np.log(sizes), np.log(errors), 1)[0] == pytest.approx(2, abs=0.1)
 
 
-def test_a_linear_model_is_its_own(model):
+def test_linear_model_equals_its_linearisation(model):
     line = Linear.init(3, 2, key=jr.key(0))
     h = linearise(line)
     moved = type(h)(tree.normal_like(jr.key(1), line), h.origin)
     np.testing.assert_allclose(moved(normal(1, 3)), moved.theta()(normal(1, 3)), rtol=1e-12)
 
 
-def test_its_kernel_is_that_of_the_model_wherever_it_is(model):
+def test_kernel_of_the_linearised_model_is_that_of_the_model(model):
     xs = normal(1, 4, 3)
     h = linearise(model)
     moved = type(h)(tree.normal_like(jr.key(1), model), h.origin)
@@ -67,7 +67,7 @@ def test_its_kernel_is_that_of_the_model_wherever_it_is(model):
 
 
 @pytest.mark.slow
-def test_least_norm(model):
+def test_minimum_norm_solution(model):
     """As the pseudo-inverse has it; a vector that no example notices makes it longer and changes no
     output.
     """
@@ -96,11 +96,13 @@ def test_ridge(model):
 
 @pytest.mark.slow
 def test_fewer_parameters_than_observations():
-    """Then it is least squares; the kernel has no inverse, and it is said what is not learnt."""
+    """Least squares; the kernel is singular, and a warning says what is not fitted."""
     line = Linear.init(2, 1, key=jr.key(0))
     xs = normal(1, 9, 2)
     ys = normal(2, 9, 1)
-    with pytest.warns(UserWarning, match="6 of 9 eigenvalues of the kernel cannot be told from 0"):
+    with pytest.warns(
+        UserWarning, match="6 of 9 eigenvalues of the kernel are zero up to rounding"
+    ):
         h = linearise(line).solve(xs, ys)
     A = np.concatenate([xs, np.ones((9, 1))], axis=1)
     np.testing.assert_allclose(predict(h, xs), A @ np.linalg.lstsq(A, ys)[0], atol=1e-9)
@@ -128,7 +130,7 @@ def test_it_trains_with_fit():
     np.testing.assert_array_equal(h.origin.model.W, line.W)
 
 
-def test_it_is_traced_once(model):
+def test_model_is_traced_once(model):
     traces = []
 
     @jax.jit
@@ -142,15 +144,19 @@ def test_it_is_traced_once(model):
 
 
 def test_bad_input(model, unchecked):
-    with pytest.raises(ValueError, match="linearise: a model's parameters are floats"):
+    with pytest.raises(
+        ValueError, match="linearise: all parameters of the model must be floating-point arrays"
+    ):
         linearise(jnp.sin)
     with pytest.raises(
         ValueError, match=r"ys has shape \(4,\); expected that of the outputs, \(4, 2\)"
     ):
         linearise(model).solve(normal(1, 4, 3), normal(2, 4))
-    with pytest.raises(ValueError, match="ridge must be finite and not negative; got -1"):
+    with pytest.raises(ValueError, match=r"ridge must be finite and >= 0; got -1\.0"):
         linearise(model).solve(normal(1, 4, 3), normal(2, 4, 2), ridge=-1.0)
-    with pytest.raises(ValueError, match="ys: expected finite numbers"):
+    with pytest.raises(
+        ValueError, match="ys contains NaN or infinity; drop or impute these rows first"
+    ):
         linearise(model).solve(normal(1, 4, 3), jnp.full((4, 2), jnp.nan))
     with pytest.raises(ValueError, match="xs: expected finite numbers"):
         linearise(model).solve(jnp.full((4, 3), jnp.nan), normal(2, 4, 2))

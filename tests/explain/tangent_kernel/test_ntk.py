@@ -18,7 +18,7 @@ import pytest
 from contracts import MODELS, generic, normal
 
 from thetax.explain import ntk
-from thetax.explain.tangent_kernel.ntk_features import PAIRS, Sketch, contract, features
+from thetax.explain.tangent_kernel.ntk_features import PAIR_AXES, TracedModel, contract, features
 from thetax.layers import (
     Attention,
     Chain,
@@ -31,7 +31,7 @@ from thetax.layers import (
     Recurrent,
     Residual,
     Stacked,
-    tangent,
+    ntk_parametrisation,
     tanh,
 )
 from thetax.models import GPT, MLP
@@ -66,10 +66,10 @@ def by_products(model, x, y):
 
 
 def factored(model, xs, ys):
-    """All that can be told by factors is, however dear."""
-    kinds = Sketch.of(model, jax.ShapeDtypeStruct(xs.shape[1:], xs.dtype)).kinds()
+    """Every leaf that can be factored is, at any cost."""
+    kinds = TracedModel.of(model, jax.ShapeDtypeStruct(xs.shape[1:], xs.dtype)).kinds()
     return contract(
-        features(model, xs, frozenset()), features(model, ys, frozenset()), PAIRS["full"], kinds
+        features(model, xs, frozenset()), features(model, ys, frozenset()), PAIR_AXES["full"], kinds
     )
 
 
@@ -84,7 +84,7 @@ def tokens(seed, n, t=4, size=5):
 DRAWN = {
     "dense": (lambda k: MLP.init(3, 4, 5, 2, key=k), (3,)),
     "tangent parametrisation": (
-        lambda k: MLP.init(3, 4, 2, initialiser=tangent(bias=0.3), key=k),
+        lambda k: MLP.init(3, 4, 2, initialiser=ntk_parametrisation(bias=0.3), key=k),
         (3,),
     ),
     "convolution": (
@@ -133,7 +133,7 @@ def test_any_model_of_the_library(row):
 
 
 class Scaled(eqx.Module):
-    """A parameter that no linear map holds."""
+    """A model with a parameter outside of linear maps."""
 
     linear: Linear
     log_scale: jax.Array
@@ -146,7 +146,7 @@ def test_a_parameter_outside_of_linear_maps_adds_its_gradients():
     model = Scaled(wide(Linear.init(3, 2, key=jr.key(0))), jnp.array([0.3, -0.2]))
     xs = normal(1, 2, 3)
     ys = normal(2, 3, 3)
-    assert [way.factored for way in ntk(model).plan(xs, ys).ways] == [True, True, False]
+    assert [way.factored for way in ntk(model).plan(xs, ys).leaves] == [True, True, False]
     np.testing.assert_allclose(
         factored(model, xs, ys), written_down(model, xs, ys), rtol=1e-9, atol=1e-9
     )
@@ -163,14 +163,14 @@ def test_rows_of_a_table():
 
 
 @pytest.mark.slow
-def test_a_tied_table_is_whole():
+def test_tied_embedding_is_not_factored():
     model = wide(GPT.init(5, 4, depth=1, heads=2, max_length=4, key=jr.key(0)))
     xs = tokens(0, 2)
     ys = tokens(1, 2)
     np.testing.assert_allclose(
         ntk(model)(xs, ys), written_down(model, xs, ys), rtol=1e-9, atol=1e-9
     )
-    told = {way.leaf: way.factored for way in ntk(model).plan(xs, ys).ways}
+    told = {way.leaf: way.factored for way in ntk(model).plan(xs, ys).leaves}
     assert not told[".embed.E"]
 
 
@@ -192,13 +192,13 @@ def test_tiles_and_the_diagonal():
     model, xs, _ = drawn("scanned")
     xs = normal(3, 5, *xs.shape[1:])
     whole = ntk(model)(xs)
-    np.testing.assert_allclose(ntk(model, tile=2)(xs), whole, atol=1e-12)
-    np.testing.assert_allclose(ntk(model, tile=3)(xs, xs[:4]), whole[:, :4], atol=1e-12)
+    np.testing.assert_allclose(ntk(model, batch_size=2)(xs), whole, atol=1e-12)
+    np.testing.assert_allclose(ntk(model, batch_size=3)(xs, xs[:4]), whole[:, :4], atol=1e-12)
     outputs = ntk(model, form="outputs")(xs, xs)
-    np.testing.assert_allclose(ntk(model, form="outputs", tile=2)(xs), outputs, atol=1e-12)
+    np.testing.assert_allclose(ntk(model, form="outputs", batch_size=2)(xs), outputs, atol=1e-12)
     for form, axes in (("full", "nnoq->noq"), ("outputs", "nnoo->no"), ("trace", "nnoo->n")):
         np.testing.assert_allclose(
-            ntk(model, form=form, tile=2).diagonal(xs), jnp.einsum(axes, whole), atol=1e-12
+            ntk(model, form=form, batch_size=2).diagonal(xs), jnp.einsum(axes, whole), atol=1e-12
         )
 
 
@@ -213,7 +213,7 @@ def test_it_is_symmetric_and_no_eigenvalue_is_negative():
     assert np.linalg.matrix_rank(K) <= sum(leaf.size for leaf in jax.tree.leaves(model))
 
 
-def test_a_number_has_no_axes():
+def test_scalar_output_has_no_axes():
     net = wide(MLP.init(3, 4, 1, key=jr.key(0)))
 
     class One(type(net)):
@@ -228,15 +228,15 @@ def test_a_number_has_no_axes():
     np.testing.assert_allclose(ntk(one)(xs), ntk(net)(xs)[:, :, 0, 0])
 
 
-def test_the_plan_tells_the_way():
-    factored = lambda model, xs: {way.leaf: way.factored for way in ntk(model).plan(xs).ways}
+def test_plan_of_the_kernel():
+    factored = lambda model, xs: {way.leaf: way.factored for way in ntk(model).plan(xs).leaves}
     net = MLP.init(7, 5, 3, key=jr.key(0))
     assert all(factored(net, jnp.ones((4, 7))).values())
     image = Chain(Convolution.init(1, 2, (3, 3), key=jr.key(0)), lambda x: x.mean((1, 2)))
     assert not factored(image, jnp.ones((4, 1, 28, 28)))[".layers[0].W"]  # 784 places, 18 weights
     plan = ntk(net).plan(jnp.ones((4, 7)))
-    assert plan.products == 16 * (7 + 9 * 5 + 5 + 9 * 3)
-    assert plan.tile == 4
+    assert plan.multiplications == 16 * (7 + 9 * 5 + 5 + 9 * 3)
+    assert plan.batch_size == 4
 
 
 @pytest.mark.slow
@@ -249,14 +249,14 @@ def test_it_works_inside_a_transformation():
 
 
 class Medley(eqx.Module):
-    """All ways in which a parameter meets data, in few numbers."""
+    """All ways in which a parameter is combined with data, in a small model."""
 
     tied: Any
     cut: Any
     scaled: Any
     bias: Any
-    own: Any  # one for each round of a loop
-    every: Any  # the same in each
+    own: Any  # one for each iteration of a scan
+    every: Any  # the same in each iteration
     shift: Any  # likewise
     mixed: Any
     offset: Any
@@ -285,9 +285,9 @@ class Medley(eqx.Module):
 
 
 @pytest.mark.slow
-def test_a_medley():
-    """Leaves that are tied, cut, scaled, handed out to a loop or held by it, and a bias that is not
-    one of the rows.
+def test_model_with_all_kinds_of_weight_uses():
+    """Leaves that are tied, sliced, scaled, scanned over or constant in a scan, and a bias that is
+    not one of the rows.
     """
     model = wide(Medley.init(key=jr.key(0)))
     xs = normal(1, 3, 3)
@@ -297,22 +297,27 @@ def test_a_medley():
     )
 
 
-def test_a_bias_of_the_tangent_law():
-    layer = wide(Linear.init(3, 2, initialiser=tangent(weight=1.5, bias=0.3), key=jr.key(0)))
+def test_bias_in_the_ntk_parametrisation():
+    layer = wide(
+        Linear.init(3, 2, initialiser=ntk_parametrisation(weight=1.5, bias=0.3), key=jr.key(0))
+    )
     xs = normal(1, 3, 3)
     ys = normal(2, 2, 3)
     np.testing.assert_allclose(factored(layer, xs, ys), written_down(layer, xs, ys), rtol=1e-9)
 
 
 @pytest.mark.slow
-def test_one_half_tells_the_other():
+def test_symmetric_kernel_is_computed_from_one_triangle():
     model = wide(MLP.init(3, 4, 4, 2, key=jr.key(0)))
     xs = normal(0, 5, 3)
     for form in ("full", "outputs", "trace"):
         whole = ntk(model, form=form)(xs, xs)
-        np.testing.assert_allclose(ntk(model, form=form, tile=2)(xs), whole, atol=1e-12)
-        np.testing.assert_allclose(ntk(model, form=form, tile=2)(xs, xs), whole, atol=1e-12)
-    assert ntk(model, tile=2).plan(xs).products < ntk(model, tile=2).plan(xs, xs).products
+        np.testing.assert_allclose(ntk(model, form=form, batch_size=2)(xs), whole, atol=1e-12)
+        np.testing.assert_allclose(ntk(model, form=form, batch_size=2)(xs, xs), whole, atol=1e-12)
+    assert (
+        ntk(model, batch_size=2).plan(xs).multiplications
+        < ntk(model, batch_size=2).plan(xs, xs).multiplications
+    )
 
 
 @pytest.mark.slow
@@ -322,26 +327,27 @@ def test_too_large(monkeypatch):
     )
     model = wide(MLP.init(3, 4, 2, key=jr.key(0)))
     xs = normal(0, 40, 3)
-    assert ntk(model).plan(xs).tile < 40
+    assert ntk(model).plan(xs).batch_size < 40
     np.testing.assert_allclose(
         ntk(model)(xs)[:3, -2:], written_down(model, xs[:3], xs[-2:]), rtol=1e-9
     )
     with pytest.raises(
-        ValueError, match=r"40 rows at once take .* kB, and 100\.0 kB may be used; a tile of \d+"
+        ValueError,
+        match=r"batch_size=40 needs .* kB, but only 100\.0 kB may be used; batch_size=\d+ fits",
     ):
-        ntk(model, tile=40)(xs)
+        ntk(model, batch_size=40)(xs)
     assert ntk(model).diagonal(jnp.ones((2000, 3))).shape == (2000, 2, 2)
     assert (
-        ntk(model).plan(jnp.ones((4000, 3))).bytes > 4000**2 * 4 * 8
-    )  # a plan tells, and refuses nothing
+        ntk(model).plan(jnp.ones((4000, 3))).peak_bytes > 4000**2 * 4 * 8
+    )  # a plan raises no error
     with pytest.raises(
-        ValueError, match=r"the kernel of 4,000 examples takes .* use its products with vectors"
+        ValueError, match=r"the kernel of 4,000 examples needs .* matrix-free ntk_operator"
     ):
         ntk(model)(jnp.ones((4000, 3)))
 
 
-def test_rows_are_shared_out_among_devices(tmp_path):
-    """Four of them, in a process of its own: the same numbers, a quarter of the rows on each."""
+def test_rows_are_sharded_over_devices(tmp_path):
+    """On four devices, in a new process: the same kernel, a quarter of the rows on each."""
     script = tmp_path / "shared.py"
     script.write_text(
         """
@@ -350,9 +356,9 @@ from thetax.explain import ntk
 from thetax.models import MLP
 model = MLP.init(3, 8, 2, key=jr.key(0))
 xs, ys = jr.normal(jr.key(1), (16, 3)), jr.normal(jr.key(2), (5, 3))
-for form, tile in (("full", None), ("trace", 3)):
+for form, batch_size in (("full", None), ("trace", 3)):
     for n in (16, 14):
-        K = ntk(model, form=form, tile=tile, devices=jax.devices())(xs[:n], ys)
+        K = ntk(model, form=form, batch_size=batch_size, devices=jax.devices())(xs[:n], ys)
         np.testing.assert_allclose(K, ntk(model, form=form)(xs[:n], ys), rtol=1e-5, atol=1e-5)
         if n == 16:
             assert {part.data.shape[0] for part in K.addressable_shards} == {4}
@@ -372,10 +378,10 @@ for form, tile in (("full", None), ("trace", 3)):
 
 def test_bad_input(unchecked):
     net = MLP.init(3, 4, 2, key=jr.key(0))
-    with pytest.raises(ValueError, match="form is one of full, outputs, trace; got 'half'"):
+    with pytest.raises(ValueError, match="form must be one of full, outputs, trace; got 'half'"):
         ntk(net, form="half")
-    with pytest.raises(ValueError, match="tile counts rows and must be at least 1; got 0"):
-        ntk(net, tile=0)
+    with pytest.raises(ValueError, match="batch_size must be an integer >= 1; got 0"):
+        ntk(net, batch_size=0)
     with pytest.raises(ValueError, match="xs: expected finite numbers, but row 0, column 1 is nan"):
         ntk(net)(jnp.array([[1.0, jnp.nan, 0.0]]))
     with pytest.raises(
@@ -384,23 +390,33 @@ def test_bad_input(unchecked):
         ntk(net)(jnp.array(1.0))
     with pytest.raises(ValueError, match="expected one example of shape"):
         ntk(net)(jnp.ones((2, 5)))
-    with pytest.raises(ValueError, match="floats by which it can be differentiated; got none"):
+    with pytest.raises(ValueError, match="the model has no parameters"):
         ntk(Pointwise(tanh))
     with pytest.raises(
-        ValueError, match="floats by which it can be differentiated; got a leaf of int32"
+        ValueError,
+        match="all parameters of the model must be floating-point arrays; got a leaf of int32",
     ):
         ntk(Linear(jnp.ones((2, 3), jnp.int32)))
     with pytest.raises(
-        ValueError, match="floats by which it can be differentiated; got a leaf of str"
+        ValueError,
+        match="all parameters of the model must be floating-point arrays; got a leaf of str",
     ):
         ntk("relu")
     with pytest.raises(
-        ValueError, match="ys: expected an array, or a tree of them, got a float in a list"
+        ValueError, match="ys: expected an array, or a tree of arrays, got a float in a list"
     ):
         ntk(net)(jnp.ones((2, 3)), [[1.0, 2.0, 3.0]])
-    with pytest.raises(ValueError, match="xs: arrays of 2 and 4 examples; all must have as many"):
+    with pytest.raises(
+        ValueError, match="xs: arrays of 2 and 4 examples; all must have the same number"
+    ):
         ntk(Chain(lambda pair: pair[0] + pair[1], net))((jnp.ones((2, 3)), jnp.ones((4, 3))))
-    with pytest.raises(ValueError, match="xs and ys must be examples of one kind"):
+    with pytest.raises(
+        ValueError,
+        match=r"xs and ys must have the same structure; got PyTreeDef\(\*\) and"
+        r" PyTreeDef\(\(\*, \*\)\)",
+    ):
         ntk(net)(jnp.ones((2, 3)), (jnp.ones((2, 3)), jnp.ones((2, 3))))
-    with pytest.raises(ValueError, match="must give one array of floats for an example"):
+    with pytest.raises(
+        ValueError, match="the output of the model must be one floating-point array"
+    ):
         ntk(Chain(Linear.init(3, 2, key=jr.key(0)), lambda x: x > 0))(jnp.ones((2, 3)))

@@ -31,20 +31,20 @@ def test_eigenvalues_and_shares_are_those_of_the_jacobian():
     K = by_jacobian(net, xs)
     assert np.allclose(mean_kernel(net, xs), K, rtol=1e-4, atol=1e-5)
     U, s, _ = np.linalg.svd(K / 12)
-    assert np.allclose(found.values, s, rtol=1e-3, atol=1e-5 * s[0])
+    assert np.allclose(found.eigenvalues, s, rtol=1e-3, atol=1e-5 * s[0])
     H = np.eye(12) - 1 / 12
     Y = H @ np.eye(3)[labels]
     for count in (1, 4, 12):
         P = U[:, :count] @ U[:, :count].T
-        assert found.learnt[count - 1] == pytest.approx(
+        assert found.cumulative_fractions[count - 1] == pytest.approx(
             np.linalg.norm(P @ Y) ** 2 / np.linalg.norm(Y) ** 2, abs=1e-3
         )
-    assert found.outputs == 3
-    assert found.needed(1.0) == 12
+    assert found.n_targets == 3
+    assert found.n_eigenvectors(1.0) == 12
     assert (
-        found.learnt[found.needed(0.5) - 1]
+        found.cumulative_fractions[found.n_eigenvectors(0.5) - 1]
         >= 0.5
-        > found.learnt[found.needed(0.5) - 1] - found.shares.max()
+        > found.cumulative_fractions[found.n_eigenvectors(0.5) - 1] - found.target_fractions.max()
     )
 
 
@@ -64,19 +64,19 @@ def test_alignment_is_the_cosine_of_the_centred_matrices():
     ) == pytest.approx(1.0, abs=1e-6)
 
 
-def test_classes_are_whole_numbers_and_their_names_do_not_matter():
+def test_integer_targets_are_classes_and_their_values_do_not_matter():
     assert np.array_equal(centred_targets(labels), centred_targets(10 * labels - 7))
     assert centred_targets(labels.astype(float)).shape == (12, 1)
 
 
 @pytest.mark.slow
 def test_the_effective_dimension_is_the_trace_of_the_hat_matrix():
-    found = tangent_spectrum(net, (xs, labels), ridge=0.1)
+    found = tangent_spectrum(net, (xs, labels), weight_decay=0.1)
     K = by_jacobian(net, xs) / 12
     for ridge in (0.01, 0.1, 10.0):
         hat = K @ np.linalg.inv(K + ridge * np.eye(12))
-        assert float(found.dimension(ridge)) == pytest.approx(np.trace(hat), rel=1e-3)
-    assert found.dimension(np.array([0.1, 1.0])).shape == (2,)
+        assert float(found.effective_dimension(ridge)) == pytest.approx(np.trace(hat), rel=1e-3)
+    assert found.effective_dimension(np.array([0.1, 1.0])).shape == (2,)
     u = np.geomspace(
         1e-4, 1e4, 2000
     )  # λ t, of a mode that gradient flow has learnt as far as 1 - exp(-λ t)
@@ -91,14 +91,23 @@ def test_the_kernel_of_a_single_number_needs_no_axis():
     assert np.allclose(mean_kernel(scalar, xs), by_jacobian(scalar, xs), rtol=1e-4, atol=1e-5)
 
 
-def test_what_cannot_be_meant_is_refused(unchecked):
-    with pytest.raises(ValueError, match="not all the same"):
+def test_invalid_arguments_are_rejected(unchecked):
+    with pytest.raises(
+        ValueError,
+        match="targets must be finite and not all equal; give examples of several classes",
+    ):
         tangent_spectrum(net, (xs, np.zeros(12, int)))
-    with pytest.raises(ValueError, match="finite ones"):
+    with pytest.raises(
+        ValueError,
+        match="targets must be finite and not all equal; give examples of several classes",
+    ):
         tangent_spectrum(net, (xs, np.full(12, np.nan)))
-    with pytest.raises(ValueError, match="12 rows and columns"):
+    with pytest.raises(
+        ValueError,
+        match=r"K must have shape \(12, 12\), one row and column per target; got \(3, 3\)",
+    ):
         kernel_alignment(np.eye(3), labels)
     with pytest.raises(ValueError, match="same for all pairs"):
         kernel_alignment(np.zeros((12, 12)), labels)
-    with pytest.raises(ValueError, match="must not be negative"):
+    with pytest.raises(ValueError, match="eigenvalues and ridges must be >= 0"):
         effective_dimension([1.0], -1.0)

@@ -1,6 +1,4 @@
-"""Channels last is the same correlation with the same derivatives of every order, in the layout
-that is fast.
-"""
+"""The channels-last correlation has the same values and derivatives of every order as JAX's."""
 
 from functools import partial
 
@@ -26,21 +24,25 @@ SETTINGS = [
 ]
 
 
-def plain(W, x, stride, padding, dilation):
-    """JAX's own, channels first."""
+def channels_first(W, x, stride, padding, dilation):
+    """JAX's convolution, channels first."""
     axes = AXES[len(stride)]
     return jax.lax.conv_general_dilated(
         x[None], W, stride, padding, rhs_dilation=dilation, dimension_numbers=axes
     )[0]
 
 
-WAYS = {"as one operation": {"SMALL": 0}, "by rows": {}, "as sums": {"MANY": 1}}
+WAYS = {
+    "as one operation": {"MAX_ROW_SIZE": 0},
+    "by rows": {},
+    "as sums": {"MIN_THIN_POSITIONS": 1},
+}
 
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(("space", "k", "stride", "pad", "dilation"), SETTINGS)
-def test_values_and_derivatives_are_those_of_the_plain_one(
+def test_values_and_derivatives_equal_channels_first(
     space, k, stride, pad, dilation, way, x64, monkeypatch
 ):
     for name, value in WAYS[way].items():
@@ -59,16 +61,14 @@ def test_values_and_derivatives_are_those_of_the_plain_one(
 
     both = (
         jax.tree.leaves(jax.jit(partial(seen, correlate))(W, xs))
-        for correlate in (correlate_last, plain)
+        for correlate in (correlate_last, channels_first)
     )
     for ours, theirs in zip(*both):
         np.testing.assert_allclose(ours, theirs, atol=1e-12)
 
 
-def test_every_convolution_of_a_step_is_in_the_fast_layout():
-    """Forwards and both ways back: N H W C by H W I O to N H W C, whatever is differentiated and
-    mapped.
-    """
+def test_all_convolutions_are_channels_last():
+    """The forward pass and both gradients are N H W C by H W I O to N H W C, under vmap too."""
     how = (2, 2), ((1, 1), (1, 1)), (1, 1)
     loss = lambda W, xs: jnp.square(jax.vmap(lambda x: correlate_last(W, x, *how))(xs)).sum()
     program = str(
@@ -84,8 +84,8 @@ def test_every_convolution_of_a_step_is_in_the_fast_layout():
     assert set(layouts) == {fast}
 
 
-def test_large_images_of_few_channels_are_sums_where_a_derivative_is_wanted():
-    """And one operation where none is."""
+def test_thin_images_are_sums_of_products_under_differentiation():
+    """And a single operation without differentiation."""
     how = (1, 1), ((1, 1), (1, 1)), (1, 1)
     total = lambda x: correlate_last(jnp.ones((3, 1, 3, 3)), x, *how).sum()
     assert str(jax.make_jaxpr(total)(jnp.ones((1, 16, 16)))).count("conv_general_dilated[") == 1
@@ -94,8 +94,8 @@ def test_large_images_of_few_channels_are_sums_where_a_derivative_is_wanted():
     )
 
 
-def test_small_images_are_taken_by_rows_where_the_kernel_is_fixed(monkeypatch):
-    """On a CPU; by one operation where the kernel is not fixed, where the image is large, and on a
+def test_small_images_are_computed_by_rows_with_a_constant_kernel(monkeypatch):
+    """On a CPU; a single operation if the kernel is differentiated, the image is large, or on a
     GPU.
     """
     loss = lambda W, x: correlate_last(W, x, (1, 1), ((1, 1), (1, 1)), (1, 1)).sum()
@@ -110,8 +110,8 @@ def test_small_images_are_taken_by_rows_where_the_kernel_is_fixed(monkeypatch):
     assert "conv_general_dilated[" in seen(1, jnp.ones((8, 64, 64)))
 
 
-def test_what_is_not_changed_costs_nothing():
-    """An image has no gradient to go back to, and a frozen kernel none either."""
+def test_no_gradient_for_constant_arguments():
+    """No work for the gradient of a constant image or a frozen kernel."""
     how = (1, 1), ((1, 1), (1, 1)), (1, 1)
     loss = lambda W, x: correlate_last(W, x, *how).sum()
     for argument in (0, 1):

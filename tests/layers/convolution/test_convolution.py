@@ -1,4 +1,4 @@
-"""Convolution against SciPy, loops and matrices; its laws under shifts; what it refuses."""
+"""Convolution against SciPy, loops and matrices; shift equivariance; errors."""
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,7 @@ def normal(seed: int, *shape: int) -> np.ndarray:
 
 
 def loop(W, x, stride=1, dilation=1, groups=1):
-    """The definition, one sum at a time; nothing beyond the edge is read."""
+    """The definition, as loops over a padded signal."""
     m, g, *window = W.shape
     count = [(n - dilation * (k - 1) - 1) // stride + 1 for n, k in zip(x.shape[1:], window)]
     y = np.zeros((m, *count))
@@ -57,8 +57,8 @@ def test_images_against_scipy(boundary):
 
 
 @pytest.mark.parametrize("m", [2, 3, 4, 5])
-def test_same_is_ndimages(m):
-    """Odd and even windows: the place under index m // 2 is the middle."""
+def test_same_equals_ndimage(m):
+    """Odd and even windows: the centre has index m // 2."""
     w = normal(0, m)
     x = normal(1, 9)
     ours = correlate(jnp.asarray(w)[None, None], jnp.asarray(x)[None], boundary="same")[0]
@@ -66,7 +66,7 @@ def test_same_is_ndimages(m):
 
 
 @pytest.mark.parametrize("m", [1, 3, 4])
-def test_circular_joins_the_edges(m):
+def test_circular_padding(m):
     w = normal(0, m)
     x = normal(1, 7)
     ours = correlate(jnp.asarray(w)[None, None], jnp.asarray(x)[None], boundary="circular")[0]
@@ -78,14 +78,14 @@ def test_circular_joins_the_edges(m):
 
 
 @given(st.integers(0, 6), st.integers(0, 6))
-def test_shifts_pass_through(a, b):
+def test_shift_equivariance(a, b):
     layer = Convolution.init(2, 3, (3, 3), boundary="circular", key=jr.key(0))
     x = jr.normal(jr.key(1), (2, 6, 7))
     shift = lambda y: jnp.roll(y, (a, b), axis=(1, 2))
     np.testing.assert_allclose(layer(shift(x)), shift(layer(x)), atol=1e-12)
 
 
-def test_a_stride_keeps_some_places():
+def test_stride_subsamples_the_output():
     W = jnp.asarray(normal(0, 3, 2, 3, 3))
     x = jnp.asarray(normal(1, 2, 7, 8))
     for boundary in ("valid", "same", "circular", "full"):
@@ -95,7 +95,7 @@ def test_a_stride_keeps_some_places():
         )
 
 
-def test_the_layer_is_the_sum_and_the_offset():
+def test_layer_adds_the_bias():
     layer = Convolution.init(2, 3, (3,), boundary="valid", key=jr.key(0))
     assert tree.size(layer) == 3 * 2 * 3 + 3
     b = jnp.array([1.0, 2.0, 3.0])
@@ -108,8 +108,10 @@ def test_the_layer_is_the_sum_and_the_offset():
     np.testing.assert_allclose(turned, convolve(layer.W, x), atol=1e-12)
 
 
-def test_backwards_is_convolution():
-    """Full forward: the gradient at x is the valid correlation with w, that at w with x."""
+def test_gradients_are_convolutions():
+    """For a full convolution the gradient in x is a valid correlation with w, and that in w one
+    with x.
+    """
     w = normal(0, 3, 2)
     x = normal(1, 5, 6)
     d = normal(2, 7, 7)
@@ -123,22 +125,22 @@ def test_backwards_is_convolution():
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: Convolution.init(1, 1, (2,), key=jr.key(0)), r"a window of \(2,\) has no middle"),
+        (lambda: Convolution.init(1, 1, (2,), key=jr.key(0)), r"a window of \(2,\) has no centre"),
         (
             lambda: Convolution.init(1, 1, (3,), stride=0, key=jr.key(0)),
-            "stride is a whole number of at least 1",
+            "stride must be an integer >= 1, or a tuple of 1",
         ),
         (
             lambda: Convolution.init(1, 1, (3,), dilation=(1, 2), key=jr.key(0)),
-            "dilation is a whole number",
+            "dilation must be an integer >= 1",
         ),
         (
             lambda: Convolution.init(3, 4, (3,), groups=2, key=jr.key(0)),
-            "cannot be parted into groups=2",
+            "must be divisible by groups; got 3 and 4 channels and groups=2",
         ),
         (
             lambda: Convolution.init(1, 1, (3,), boundary="reflect", key=jr.key(0)),
-            "boundary is one of valid, same",
+            "boundary must be one of valid, same",
         ),
         (lambda: Convolution(jnp.ones((2, 1, 3)), jnp.ones(3)), r"W must be \(m, c, k\)"),
         (
@@ -149,29 +151,32 @@ def test_backwards_is_convolution():
             lambda: correlate(jnp.ones((1, 1, 3)), jnp.ones((2, 1, 4))),
             "map over a batch with jax.vmap",
         ),
-        (lambda: correlate(jnp.ones((1, 2, 3)), jnp.ones((3, 4))), "expected 2 channels, got 3"),
+        (
+            lambda: correlate(jnp.ones((1, 2, 3)), jnp.ones((3, 4))),
+            "expects 2 input channels, got 3",
+        ),
         (
             lambda: LAYER(jnp.ones((9, 9))),
             r"shape \(1, h, w\), got \(9, 9\); add the channel axis: x\[None\]",
         ),
         (lambda: LAYER(jnp.ones((5, 1, 9, 9))), "map over a batch with jax.vmap"),
         (lambda: LAYER(jnp.ones((9, 9, 1))), "channels come first"),
-        (lambda: LAYER(jnp.ones((1, 0, 0))), "there is nothing in it"),
+        (lambda: LAYER(jnp.ones((1, 0, 0))), "the input is empty"),
         (
             lambda: LAYER(jnp.ones((1, 9, 9), jnp.uint8)),
             "images are floats; divide pixels by 255; got uint8",
         ),
         (
             lambda: Convolution.init(3, 4, 3, key=jr.key(0)),
-            r"window is a tuple such as \(3, 3\), .*; got 3",
+            r"window must be a tuple .*, such as \(3, 3\); got 3",
         ),  # pyright: ignore
         (
             lambda: Convolution.init(1, 1, (0, 3), key=jr.key(0)),
-            r"sizes are at least 1; .* window=\(0, 3\)",
+            r"sizes must be >= 1; .* window=\(0, 3\)",
         ),
-        (lambda: Convolution.init(0, 1, (3, 3), key=jr.key(0)), "sizes are at least 1; got c=0"),
+        (lambda: Convolution.init(0, 1, (3, 3), key=jr.key(0)), "sizes must be >= 1; got c=0"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(make, says):
+def test_invalid_arguments(make, says):
     with pytest.raises(ValueError, match=says):
         make()

@@ -1,4 +1,4 @@
-"""Pooling against loops and SciPy, and where its gradient goes."""
+"""Pooling against loops and SciPy, and its gradient."""
 
 import jax
 import jax.numpy as jnp
@@ -28,13 +28,13 @@ def test_windows(window, stride):
     )
 
 
-def test_one_stride_serves_every_axis():
+def test_one_stride_for_all_axes():
     x = jnp.asarray(normal(0, 2, 7, 8))
     for pool in (MaxPool, AveragePool):
         np.testing.assert_array_equal(pool((3, 2), 2)(x), pool((3, 2), (2, 2))(x))
 
 
-def test_same_is_a_filter_that_keeps_some_places():
+def test_same_is_a_subsampled_filter():
     x = normal(0, 1, 7, 6)
     found = MaxPool((3, 3), (2, 2), "same")(jnp.asarray(x))[0]
     np.testing.assert_array_equal(
@@ -42,8 +42,8 @@ def test_same_is_a_filter_that_keeps_some_places():
     )
 
 
-def test_the_gradient_goes_to_one_place():
-    """Also where two are equal: to the first; windows that overlap add up."""
+def test_gradient_goes_to_the_maximum():
+    """For ties to the first; overlapping windows add up."""
     total = lambda x: MaxPool((2,), (1,))(x).sum()
     assert jax.grad(total)(jnp.array([[1.0, 3.0, 3.0, 2.0]])).tolist() == [[0.0, 2.0, 1.0, 0.0]]
     x = jnp.asarray(normal(1, 2, 6, 6))
@@ -53,8 +53,8 @@ def test_the_gradient_goes_to_one_place():
 
 
 @pytest.mark.parametrize("window", [(2, 2), (3, 2)])
-def test_of_equal_numbers_the_first_has_the_gradient(window):
-    """Side by side, both ways through the derivative, and places that no window holds."""
+def test_ties_pass_the_gradient_to_the_first(window):
+    """Adjacent windows, in forward and reverse mode, and entries outside all windows."""
     x = np.random.default_rng(0).integers(0, 3, (2, 7, 7)).astype(np.float32)
     slope, (r, q) = np.zeros_like(x), window
     for c, i, j in np.ndindex(2, 7 // r, 7 // q):
@@ -71,8 +71,8 @@ def test_of_equal_numbers_the_first_has_the_gradient(window):
 
 
 @pytest.mark.parametrize("stride", [(2,), (1,), (3,)])
-def test_not_a_number_is_no_maximum_to_hide(stride):
-    """NaN in a window is its maximum, wherever it lies in it and whether or not windows overlap."""
+def test_nan_propagates(stride):
+    """The maximum of a window with NaN is NaN, anywhere in it and with or without overlap."""
     x = np.array([1, np.nan, 2, 0, 3, 4, np.nan], np.float32)
     windows = np.lib.stride_tricks.sliding_window_view(x, 2)[:: stride[0]]
     np.testing.assert_array_equal(
@@ -80,7 +80,7 @@ def test_not_a_number_is_no_maximum_to_hide(stride):
     )
 
 
-def test_adaptive_ends_meet():
+def test_adaptive_windows():
     x = normal(0, 2, 5, 7)
     found = AdaptivePool((2, 3))(jnp.asarray(x))
     for i, (a, b) in enumerate([(0, 3), (2, 5)]):
@@ -103,7 +103,7 @@ def test_adaptive_ends_meet():
         lambda: MaxPool((3,))(jnp.ones((1, 2))),
     ],
 )
-def test_what_cannot_be_meant_is_refused(make):
+def test_invalid_arguments(make):
     with pytest.raises(ValueError, match=r"got "):
         make()
 
@@ -113,8 +113,8 @@ def test_what_cannot_be_meant_is_refused(make):
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda pool: pool(2), r"window is a tuple such as \(3, 3\), .*; got 2"),
-        (lambda pool: pool((2, 2), 0), "whole numbers of at least 1"),
+        (lambda pool: pool(2), r"window must be a tuple .*, such as \(3, 3\); got 2"),
+        (lambda pool: pool((2, 2), 0), "window and stride must be integers >= 1"),
         (
             lambda pool: pool((2, 2))(jnp.ones((4, 4))),
             r"shape \(c, h, w\), got \(4, 4\); add the channel axis: x\[None\]",
@@ -130,6 +130,6 @@ def test_what_cannot_be_meant_is_refused(make):
         ),
     ],
 )
-def test_what_is_wrong_is_told(pool, make, says):
+def test_error_messages(pool, make, says):
     with pytest.raises(ValueError, match=f"^{pool.__name__}: .*{says}"):
         make(pool)

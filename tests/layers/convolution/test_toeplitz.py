@@ -1,4 +1,4 @@
-"""A convolution three ways: sums, matrices, spectra; and what the matrices are, against SciPy."""
+"""Convolution by sums, matrices and spectra, and the matrices against SciPy."""
 
 from functools import partial
 
@@ -47,7 +47,7 @@ def three_ways(h, x, *, boundary):
 
 @settings(max_examples=10)
 @given(st.integers(1, 6), st.integers(0, 4), st.sampled_from(BOUNDARIES), st.integers(0, 99))
-def test_direct_is_fft_is_matrix(m, more, boundary, seed):
+def test_direct_fft_and_matrix_agree(m, more, boundary, seed):
     direct, spectral, by_matrix = three_ways(
         normal(seed, m), normal(seed + 1, m + more), boundary=boundary
     )
@@ -83,7 +83,7 @@ def test_a_kernel_longer_than_the_signal():
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("boundary", BOUNDARIES)
-def test_both_gradients_are_those_of_the_sums(boundary):
+def test_gradients_agree(boundary):
     W = normal(0, 2, 2, 3)
     x = normal(1, 2, 6)
     slopes = lambda f: jax.grad(
@@ -93,7 +93,7 @@ def test_both_gradients_are_those_of_the_sums(boundary):
         np.testing.assert_allclose(ours, direct, atol=1e-12)
 
 
-def test_in_half_precision_the_spectra_are_in_single():
+def test_half_precision_uses_float32_spectra():
     W = normal(0, 1, 1, 3)
     x = normal(1, 1, 8)
     y = fft_convolve(W.astype(jnp.bfloat16), x.astype(jnp.bfloat16), boundary="full")
@@ -101,7 +101,7 @@ def test_in_half_precision_the_spectra_are_in_single():
     np.testing.assert_allclose(y.astype(float), convolve(W, x, boundary="full"), atol=0.05)
 
 
-def test_a_convolution_of_the_whole_batch_is_mapped():
+def test_vmap_over_a_batch():
     W = normal(0, 2, 1, 3, 3)
     xs = normal(1, 4, 1, 5, 5)
     mapped = jax.jit(jax.vmap(lambda x: fft_convolve(W, x, boundary="same")))(xs)
@@ -112,7 +112,7 @@ def test_a_convolution_of_the_whole_batch_is_mapped():
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(("m", "n"), [(1, 1), (3, 5), (5, 2), (4, 4)])
-def test_toeplitz_is_scipys(m, n):
+def test_toeplitz_equals_scipy(m, n):
     h = normal(0, m)
     column = np.pad(h, (0, n - 1))
     row = np.pad(h[:1], (0, n - 1))
@@ -120,7 +120,7 @@ def test_toeplitz_is_scipys(m, n):
 
 
 @pytest.mark.parametrize(("m", "n"), [(1, 3), (3, 5), (4, 4)])
-def test_circulant_is_scipys_and_the_spectrum_its_eigenvalues(m, n):
+def test_circulant_equals_scipy_with_the_spectrum_as_eigenvalues(m, n):
     h = normal(0, m)
     C = np.asarray(circulant(h, n))
     np.testing.assert_array_equal(C, scipy.linalg.circulant(np.pad(h, (0, n - m))))
@@ -128,7 +128,7 @@ def test_circulant_is_scipys_and_the_spectrum_its_eigenvalues(m, n):
     np.testing.assert_allclose(C @ waves, waves * np.fft.fft(h, n)[None], atol=1e-12)
 
 
-def test_the_transpose_correlates():
+def test_transpose_is_correlation():
     h = normal(0, 3)
     y = normal(1, 7)
     np.testing.assert_allclose(
@@ -156,7 +156,7 @@ def test_the_matrices_are_linear_in_the_kernel():
     ],
     ids=str,
 )
-def test_any_layer_is_its_matrix(how):
+def test_matrix_of_layers(how):
     layer = Convolution(normal(0, 4, 2 // how.get("groups", 1), 3, 3), normal(3, 4), **how)
     x = normal(1, 2, 6, 5)
     y = layer(x)
@@ -183,20 +183,26 @@ def test_known_matrices():
         (lambda: matrix_of(MaxPool((2,)), (1, 4)), "the map is not linear"),
         (lambda: matrix_of(lambda x: x * x.sum(), (3,)), "the map is not linear"),
         (lambda: matrix_of(jax.nn.relu, (3,)), "the map is not linear"),
-        (lambda: circulant(jnp.ones(4), 3), "do not fit onto a ring of n=3"),
-        (lambda: toeplitz(jnp.ones((2, 2)), 3), r"a kernel of one axis .* got \(2, 2\)"),
-        (lambda: toeplitz(jnp.ones(2), 0), "n >= 1 places"),
+        (lambda: circulant(jnp.ones(4), 3), "h has 4 entries, more than n=3; use n >= 4"),
+        (
+            lambda: toeplitz(jnp.ones((2, 2)), 3),
+            r"h must be a non-empty vector .* got h of shape \(2, 2\)",
+        ),
+        (lambda: toeplitz(jnp.ones(2), 0), "and n >= 1; .* n=0"),
         (
             lambda: fft_convolve(jnp.ones((1, 1, 5)), jnp.ones((1, 4))),
             r"window of \(5,\) does not fit",
         ),
-        (lambda: fft_convolve(jnp.ones((1, 2, 3)), jnp.ones((1, 4))), "expected 2 channels, got 1"),
+        (
+            lambda: fft_convolve(jnp.ones((1, 2, 3)), jnp.ones((1, 4))),
+            "expects 2 input channels, got 1",
+        ),
         (
             lambda: fft_convolve(jnp.ones((1, 1, 3)), jnp.ones((1, 4)), boundary="reflect"),
-            "boundary is one of",
+            "boundary must be one of",
         ),
     ],
 )
-def test_what_cannot_be_meant_is_refused(make, says):
+def test_invalid_arguments(make, says):
     with pytest.raises(ValueError, match=says):
         make()

@@ -1,5 +1,5 @@
-"""Truncated backpropagation: values and gradients of windows that know nothing of one another; what
-is no cell.
+"""Truncated backpropagation through time: values and gradients of the windows; arguments that are
+not cells.
 """
 
 import jax
@@ -11,12 +11,12 @@ import pytest
 from thetax.layers import (
     LSTM,
     Bidirectional,
-    Block,
     Elman,
     Linear,
     Recurrent,
-    Stack,
-    Truncated,
+    ResidualCell,
+    StackedCells,
+    TruncatedBPTT,
     unroll,
 )
 
@@ -26,24 +26,24 @@ WEIGHTS = jr.normal(jr.key(2), (7, 4))
 
 
 @pytest.mark.parametrize("steps", [1, 3, 7, 20])
-def test_the_values_are_those_of_the_cell(steps):
+def test_truncation_keeps_the_values(steps):
     mask = jnp.array([True, False, True, True, True, False, True])
     for given in (None, mask):
-        state, ys = unroll(Truncated(CELL, steps), XS, mask=given)
+        state, ys = unroll(TruncatedBPTT(CELL, steps), XS, mask=given)
         expected, zs = unroll(CELL, XS, mask=given)
         np.testing.assert_allclose(ys, zs, atol=1e-6)
         np.testing.assert_allclose(state, expected, atol=1e-6)
 
 
-def test_a_state_of_parts():
+def test_structured_state():
     lstm = LSTM.init(3, 2, key=jr.key(0))
-    state, _ = unroll(Truncated(lstm, 3), XS)
-    np.testing.assert_allclose(state.cell, unroll(lstm, XS)[0].cell, atol=1e-6)
+    state, _ = unroll(TruncatedBPTT(lstm, 3), XS)
+    np.testing.assert_allclose(state.c, unroll(lstm, XS)[0].c, atol=1e-6)
 
 
 @pytest.mark.parametrize("steps", [2, 3])
-def test_the_gradient_is_that_of_each_window_alone(steps):
-    """Windows by hand: the states that each begins in are numbers, with no past."""
+def test_gradient_stays_in_its_window(steps):
+    """The windows computed separately, each from a constant initial state."""
     states = [CELL.start, *unroll(CELL, XS)[1]]
 
     def windows(cell):
@@ -53,7 +53,7 @@ def test_the_gradient_is_that_of_each_window_alone(steps):
             total += (ys * WEIGHTS[at : at + steps]).sum()
         return total
 
-    cut = jax.grad(lambda cell: (unroll(Truncated(cell, steps), XS)[1] * WEIGHTS).sum())(CELL)
+    cut = jax.grad(lambda cell: (unroll(TruncatedBPTT(cell, steps), XS)[1] * WEIGHTS).sum())(CELL)
     full = jax.grad(lambda cell: (unroll(cell, XS)[1] * WEIGHTS).sum())(CELL)
     expected = jax.grad(windows)(CELL)
     np.testing.assert_allclose(cut.U, expected.U, atol=1e-5)
@@ -67,23 +67,26 @@ LAYER = Linear.init(3, 4, key=jr.key(3))
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: Recurrent(Recurrent(CELL)), "Recurrent: got a Recurrent"),
-        (lambda: Recurrent(LAYER), "Recurrent: got a Linear"),
-        (lambda: Recurrent(Elman), "Recurrent: got the class Elman"),
-        (lambda: Bidirectional(Recurrent(CELL), CELL), "Bidirectional: got a Recurrent"),
-        (lambda: Bidirectional(CELL, LAYER), "Bidirectional: got a Linear"),
-        (lambda: Stack((CELL, CELL)), "Stack: got a tuple"),
-        (lambda: Block(LAYER, LAYER, LAYER), "Block: got a Linear"),
-        (lambda: Truncated(LAYER, 2), "Truncated: got a Linear"),
+        (lambda: Recurrent(Recurrent(CELL)), "Recurrent: expected a cell, got a Recurrent"),
+        (lambda: Recurrent(LAYER), "Recurrent: expected a cell, got a Linear"),
+        (lambda: Recurrent(Elman), "Recurrent: expected a cell, got the class Elman"),
+        (
+            lambda: Bidirectional(Recurrent(CELL), CELL),
+            "Bidirectional: expected a cell, got a Recurrent",
+        ),
+        (lambda: Bidirectional(CELL, LAYER), "Bidirectional: expected a cell, got a Linear"),
+        (lambda: StackedCells((CELL, CELL)), "StackedCells: expected a cell, got a tuple"),
+        (lambda: ResidualCell(LAYER, LAYER, LAYER), "ResidualCell: expected a cell, got a Linear"),
+        (lambda: TruncatedBPTT(LAYER, 2), "TruncatedBPTT: expected a cell, got a Linear"),
     ],
 )
-def test_what_is_no_cell_is_refused(make, says):
+def test_arguments_must_be_cells(make, says):
     with pytest.raises(
-        ValueError, match=rf"^{says}, which is no cell: .* has a `start`.* Stack\(one, two\)"
+        ValueError, match=rf"^{says}\. .* initial state `start`.* StackedCells\(one, two\)"
     ):
         make()
 
 
-def test_no_steps():
-    with pytest.raises(ValueError, match="steps counts times and must be at least 1; got 0"):
-        Truncated(CELL, 0)
+def test_zero_steps():
+    with pytest.raises(ValueError, match="TruncatedBPTT: steps must be an integer >= 1; got 0"):
+        TruncatedBPTT(CELL, 0)

@@ -1,4 +1,4 @@
-"""A cell along a sequence: the scan against a loop in NumPy, its laws in time, its gradient."""
+"""A cell along a sequence: the scan against a loop in NumPy, causality, masks, gradients."""
 
 import jax
 import jax.numpy as jnp
@@ -13,11 +13,11 @@ from thetax.layers import (
     LSTM,
     Bidirectional,
     Chain,
+    DeepTransition,
     Elman,
     Linear,
     Recurrent,
-    Stack,
-    Transition,
+    StackedCells,
     relu,
     tanh,
     unroll,
@@ -27,7 +27,7 @@ CELL = Elman.init(3, 4, key=jr.key(0))
 XS = jr.normal(jr.key(1), (6, 3))
 
 
-def by_hand(cell, xs, z):
+def rnn_in_numpy(cell, xs, z):
     U, V, b = (np.asarray(a) for a in (cell.U, cell.V, cell.b))
     states = []
     for x in np.asarray(xs):
@@ -36,42 +36,44 @@ def by_hand(cell, xs, z):
     return np.array(states)
 
 
-def test_it_is_the_loop():
+def test_equals_the_loop():
     state, ys = unroll(CELL, XS)
-    expected = by_hand(CELL, XS, np.zeros(4))
+    expected = rnn_in_numpy(CELL, XS, np.zeros(4))
     np.testing.assert_allclose(ys, expected, atol=1e-6)
     np.testing.assert_allclose(state, expected[-1], atol=1e-6)
     np.testing.assert_allclose(Recurrent(CELL)(XS), expected, atol=1e-6)
 
 
-def test_one_step_is_the_equation():
+def test_one_step():
     cell = Elman(2 * jnp.eye(2), jnp.ones((2, 1)), jnp.array([0.0, -9.0]), relu)
     state, y = cell(jnp.array([1.0, 2.0]), jnp.array([3.0]))
     assert state.tolist() == y.tolist() == [5.0, 0.0]  # 2 + 3, and 4 + 3 - 9 cut at 0
 
 
-def test_a_stretch_goes_on_where_the_last_one_ended():
+def test_segments_continue_from_the_last_state():
     state, first = unroll(CELL, XS[:2])
     end, rest = unroll(CELL, XS[2:], state=state)
     np.testing.assert_allclose(jnp.concatenate([first, rest]), unroll(CELL, XS)[1], atol=1e-6)
     np.testing.assert_allclose(end, unroll(CELL, XS)[0], atol=1e-6)
 
 
-def test_later_inputs_do_not_change_earlier_states():
+def test_causality():
     other = XS.at[4:].set(9.0)
     np.testing.assert_array_equal(unroll(CELL, XS)[1][:4], unroll(CELL, other)[1][:4])
     assert not jnp.allclose(unroll(CELL, XS)[1][4:], unroll(CELL, other)[1][4:])
 
 
-def test_one_set_of_weights_serves_every_length():
+def test_any_sequence_length():
     layer = Recurrent(CELL)
     assert tree.size(layer) == 4 * 4 + 4 * 3 + 4
     assert [layer(XS[:t]).shape for t in (1, 6)] == [(1, 4), (6, 4)]
 
 
 @pytest.mark.usefixtures("x64")
-def test_the_gradient_is_the_sum_over_times():
-    """The gradient of a shared weight is the sum of the gradients of its copies, one a time."""
+def test_gradient_is_the_sum_over_time_steps():
+    """The gradient of a shared weight is the sum of the gradients of its copies, one per
+    time step.
+    """
     cell = Elman.init(3, 4, key=jr.key(2))
     xs = jr.normal(jr.key(3), (5, 3))
 
@@ -88,14 +90,14 @@ def test_the_gradient_is_the_sum_over_times():
         np.testing.assert_allclose(a, b, rtol=1e-12)
 
 
-def test_it_is_a_layer_of_a_network():
+def test_in_a_network():
     net = Chain(Recurrent(CELL), lambda states: states[-1], Linear.init(4, 1, key=jr.key(4)))
     batch = jr.normal(jr.key(5), (7, 6, 3))
     np.testing.assert_allclose(predict(net, batch)[3], net(batch[3]), atol=1e-6)
 
 
-def test_how_it_begins():
-    """An orthogonal U keeps every norm; without a word read the state is zero."""
+def test_initialisation():
+    """An orthogonal U preserves norms; the initial state is zero."""
     np.testing.assert_allclose(CELL.U @ CELL.U.T, jnp.eye(4), atol=1e-6)
     assert CELL.start.tolist() == [0.0] * 4
     assert CELL.activation is tanh
@@ -113,10 +115,11 @@ def test_bad_shapes():
         unroll(CELL, jnp.ones((2, 6, 3)))
     with pytest.raises(ValueError, match=r"Elman: U must be \(m, m\), V \(m, n\) and b \(m,\)"):
         Elman(jnp.ones((2, 3)), jnp.ones((2, 3)), jnp.ones(2))
-    with pytest.raises(ValueError, match="no times"):
+    with pytest.raises(ValueError, match="the sequence is empty"):
         unroll(CELL, jnp.ones((0, 3)))
     with pytest.raises(
-        ValueError, match=r"mask must be bool, one for each of the 6 times; got bool \(5,\)"
+        ValueError,
+        match=r"mask must be bool with one entry for each of the 6 time steps; got bool \(5,\)",
     ):
         unroll(CELL, XS, mask=jnp.ones(5, bool))
     with pytest.raises(ValueError, match=r"got float32 \(6,\)"):
@@ -124,39 +127,37 @@ def test_bad_shapes():
 
 
 @pytest.mark.usefixtures("unchecked")
-def test_tokens_and_vectors_are_told_apart():
-    with pytest.raises(
-        ValueError, match=r"got \(5, 3\); map .*a cell that reads vectors wants floats"
-    ):
+def test_tokens_or_vectors():
+    with pytest.raises(ValueError, match=r"got \(5, 3\); map .*or convert vectors to floats"):
         unroll(CELL, jnp.ones((5, 3), int))
-    with pytest.raises(ValueError, match=r"got \(5,\); tokens are whole numbers"):
+    with pytest.raises(ValueError, match=r"got \(5,\); tokens must be integers"):
         unroll(CELL, jnp.ones(5))
 
 
 @pytest.mark.usefixtures("unchecked")
-def test_lists_will_do():
+def test_lists_as_input():
     there = [True, True, False, True, True, False]
     found = unroll(CELL, XS.tolist(), mask=there)[1]  # pyright: ignore
     np.testing.assert_array_equal(found, unroll(CELL, XS, mask=jnp.array(there))[1])
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-def test_a_state_of_another_form_is_refused(reverse):
-    with pytest.raises(ValueError, match=r"shapes of the cell's start, \(4,\); got \(5,\)\."):
+def test_wrong_state_structure(reverse):
+    with pytest.raises(ValueError, match=r"shapes of cell.start, \(4,\); got \(5,\)\."):
         unroll(CELL, XS, state=jnp.zeros(5), reverse=reverse)
     with pytest.raises(
-        ValueError, match=r"start, Kept\(.*=\(2,\), .*=\(2,\)\); got \(\(2,\), \(2,\)\)\."
+        ValueError, match=r"start, LSTMState\(.*=\(2,\), .*=\(2,\)\); got \(\(2,\), \(2,\)\)\."
     ):
         unroll(
             LSTM.init(3, 2, key=jr.key(0)), XS, state=(jnp.zeros(2), jnp.zeros(2)), reverse=reverse
         )
 
 
-def test_a_step_without_a_start_runs_from_a_state():
+def test_function_cell_with_a_given_state():
     total = lambda state, x: (state + x, state)
     state, _ = unroll(total, XS, state=jnp.zeros(3))
     np.testing.assert_allclose(state, XS.sum(axis=0), atol=1e-6)
-    with pytest.raises(ValueError, match="unroll: got a function, which is no cell"):
+    with pytest.raises(ValueError, match="unroll: expected a cell, got a function"):
         unroll(total, XS)
 
 
@@ -167,7 +168,7 @@ MASK = jnp.array([True, True, False, True, True, False])
 
 
 def step_by_step(cell, xs, state=None):
-    """A Python loop over the cell itself: streaming."""
+    """A Python loop over the cell (streaming)."""
     state = cell.start if state is None else state
     ys = []
     for x in xs:
@@ -184,8 +185,8 @@ def close(ours, expected, tolerance=1e-12):
 @pytest.mark.sampled(4)
 @cells
 @pytest.mark.usefixtures("x64")
-def test_unrolled_is_streamed(make):
-    """From the start, from another state, and in two stretches."""
+def test_unroll_equals_streaming(make):
+    """From the initial state, from another state, and in two segments."""
     cell = make(key=jr.key(0))
     xs = jr.normal(jr.key(1), (6, 3))
     close(unroll(cell, xs), step_by_step(cell, xs))
@@ -196,8 +197,8 @@ def test_unrolled_is_streamed(make):
 @pytest.mark.sampled(4)
 @cells
 @pytest.mark.usefixtures("x64")
-def test_a_mask_leaves_times_out(make):
-    """The same as a sequence without them; what is put out there is 0."""
+def test_mask_skips_time_steps(make):
+    """The same as the sequence without the masked steps, whose outputs are 0."""
     cell = make(key=jr.key(0))
     xs = jr.normal(jr.key(1), (6, 3))
     state, ys = unroll(cell, xs, mask=MASK)
@@ -212,8 +213,8 @@ def test_a_mask_leaves_times_out(make):
 @pytest.mark.slow
 @cells
 @pytest.mark.usefixtures("x64")
-def test_gradients_are_those_of_the_loop(make):
-    """Reverse and forward, in weights, inputs and start, with times left out."""
+def test_gradients_equal_the_loop(make):
+    """Reverse and forward mode, in weights, inputs and initial state, with masked steps."""
     cell = make(key=jr.key(0))
     xs = jr.normal(jr.key(1), (4, 3))
     mask = jnp.array([True, False, True, True])
@@ -239,29 +240,29 @@ def test_gradients_are_those_of_the_loop(make):
     close(jax.jvp(total, given, change)[1], jax.jvp(looped, given, change)[1], 1e-10)
 
 
-def test_both_ways():
-    """The half that runs back is the other cell on the sequence turned round."""
+def test_bidirectional():
+    """The backward half is the other cell on the reversed sequence."""
     other = Elman.init(3, 2, key=jr.key(5))
     both = Bidirectional(CELL, other)(XS)
     np.testing.assert_allclose(both[:, :4], unroll(CELL, XS)[1], atol=1e-6)
     np.testing.assert_allclose(both[:, 4:], unroll(other, XS[::-1])[1][::-1], atol=1e-6)
 
 
-def test_a_stack_is_a_chain_of_layers():
+def test_stacked_cells_equal_a_chain():
     upper = Elman.init(4, 2, key=jr.key(6))
-    found = Recurrent(Stack(CELL, upper))(XS)
+    found = Recurrent(StackedCells(CELL, upper))(XS)
     np.testing.assert_allclose(found, Chain(Recurrent(CELL), Recurrent(upper))(XS), atol=1e-6)
 
 
-def test_a_transition_of_one_layer_is_elmans():
+def test_one_layer_deep_transition_is_elman():
     joined = Linear(jnp.concatenate([CELL.U, CELL.V], axis=1), CELL.b)
-    found = unroll(Transition(Chain(joined, tanh), 4), XS)[1]
+    found = unroll(DeepTransition(Chain(joined, tanh), 4), XS)[1]
     np.testing.assert_allclose(found, unroll(CELL, XS)[1], atol=1e-6)
 
 
-def test_weights_are_gathered_once():
-    """No product of the backward scan has the shape of the matrix: its gradient is made after the
-    recurrence.
+def test_recurrent_weight_gradient_is_one_product():
+    """No product of the backward scan has the shape of the matrix: its gradient is computed after
+    the scan.
     """
     cell = CELLS["LSTM"](key=jr.key(0))
     loss = lambda cell, xs: unroll(cell, xs)[1].sum()

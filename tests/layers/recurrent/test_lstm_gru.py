@@ -1,4 +1,4 @@
-"""The gates, written out in NumPy from the equations, each block by its own name."""
+"""LSTM and GRU against their equations in NumPy, gate by gate."""
 
 import jax
 import jax.numpy as jnp
@@ -16,11 +16,11 @@ SHOWN = RNG.standard_normal(M)
 
 
 def weights(blocks):
-    """U, V and b as lists of blocks."""
+    """U, V and b as lists of blocks, one per gate."""
     return [[RNG.standard_normal(shape) for _ in range(blocks)] for shape in ((M, M), (M, N), (M,))]
 
 
-def below(blocks):
+def stack_gates(blocks):
     return jnp.asarray(np.concatenate(blocks), jnp.float32)
 
 
@@ -35,15 +35,20 @@ step = jax.jit(lambda cell, state, x: cell(state, x))
 def test_the_gates_of_an_lstm(mixed):
     U, V, b = weights(4)
     mixer = RNG.standard_normal((M, M)) if mixed else np.eye(M)
-    cell = LSTM(below(U), below(V), below(b), jnp.asarray(mixer, jnp.float32) if mixed else None)
+    cell = LSTM(
+        stack_gates(U),
+        stack_gates(V),
+        stack_gates(b),
+        jnp.asarray(mixer, jnp.float32) if mixed else None,
+    )
     state, y = step(
         cell, type(cell.start)(jnp.asarray(SHOWN, jnp.float32), jnp.asarray(Z, jnp.float32)), X
     )
     i, f, g, o = (v @ X + u @ SHOWN + c for u, v, c in zip(U, V, b))
     z = sigmoid(f) * Z + sigmoid(i) * np.tanh(g)
     shown = sigmoid(o) * np.tanh(mixer @ z)
-    np.testing.assert_allclose(state.cell, z, atol=1e-5)
-    np.testing.assert_allclose(state.shown, shown, atol=1e-5)
+    np.testing.assert_allclose(state.c, z, atol=1e-5)
+    np.testing.assert_allclose(state.h, shown, atol=1e-5)
     np.testing.assert_allclose(y, shown, atol=1e-5)
 
 
@@ -52,7 +57,10 @@ def test_the_gates_of_a_gru(reset_after):
     U, V, b = weights(3)
     offset = RNG.standard_normal(M)
     cell = GRU(
-        below(U), below(V), below(b), jnp.asarray(offset, jnp.float32) if reset_after else None
+        stack_gates(U),
+        stack_gates(V),
+        stack_gates(b),
+        jnp.asarray(offset, jnp.float32) if reset_after else None,
     )
     state, y = step(cell, jnp.asarray(Z, jnp.float32), X)
     r, s, v = (v @ X + c for v, c in zip(V, b))
@@ -66,9 +74,9 @@ def test_the_gates_of_a_gru(reset_after):
     np.testing.assert_allclose(y, z, atol=1e-5)
 
 
-def test_how_they_begin():
-    """The offset of the gate that keeps is as asked, all others are 0; each block is drawn by
-    itself, with its key.
+def test_initialisation():
+    """The forget or update bias is as given, all other biases are 0; each gate is drawn with its
+    own key.
     """
     keys = []
 
@@ -82,7 +90,7 @@ def test_how_they_begin():
         "key": jax.random.key(0),
     }
     lstm = LSTM.init(N, M, **drawn)
-    gru = GRU.init(N, M, keep=2.0, reset_after=True, **drawn)
+    gru = GRU.init(N, M, update_bias=2.0, reset_after=True, **drawn)
     assert lstm.b.tolist() == [0.0] * M + [1.0] * M + [0.0] * 2 * M
     assert gru.b.tolist() == [0.0] * M + [2.0] * M + [0.0] * M
     assert gru.c.tolist() == [0.0] * M
@@ -92,4 +100,4 @@ def test_how_they_begin():
     assert gru.U.shape == (3 * M, M)
     assert gru.V.shape == (3 * M, N)
     assert len(set(map(tuple, keys[:8]))) == 8
-    assert lstm.start.cell.tolist() == lstm.start.shown.tolist() == gru.start.tolist() == [0.0] * M
+    assert lstm.start.c.tolist() == lstm.start.h.tolist() == gru.start.tolist() == [0.0] * M

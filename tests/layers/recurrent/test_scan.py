@@ -1,6 +1,4 @@
-"""The linear recurrence: a loop, both orders of the work, its gradient in closed form, and what it
-stores.
-"""
+"""The linear recurrence against a loop: sequential and parallel scans, gradients, memory."""
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +33,7 @@ def loop(a, b, z):
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("t", [1, 2, 7, 33])
 @pytest.mark.parametrize("complex_", [False, True])
-def test_it_is_the_loop(t, complex_):
+def test_equals_the_loop(t, complex_):
     a, b, z = draw(0, t, 3, complex_)
     for times in (a, a[0]):
         expected = loop(np.asarray(times), b, np.asarray(z))
@@ -47,7 +45,7 @@ def test_it_is_the_loop(t, complex_):
 
 
 @given(st.integers(0, 1000))
-def test_steps_associate(seed):
+def test_combine_is_associative(seed):
     one, two, three = ((a[0], b[0]) for a, b, _ in (draw(seed + k, 1, 2) for k in range(3)))
     left = combine(combine(one, two), three)
     right = combine(one, combine(two, three))
@@ -56,7 +54,7 @@ def test_steps_associate(seed):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fixed", [False, True])
-def test_the_gradient_is_a_recurrence_run_backwards(fixed):
+def test_gradient_is_a_reversed_recurrence(fixed):
     a, b, z = draw(1, 9, 3, complex_=False)
     a = a[0] if fixed else a
     weights = jnp.asarray(np.random.default_rng(2).normal(size=(9, 3)))
@@ -76,7 +74,7 @@ def test_the_gradient_is_a_recurrence_run_backwards(fixed):
 
 
 @pytest.mark.slow
-def test_it_can_be_pushed_forward_and_mapped():
+def test_jvp_and_vmap():
     a, b, z = draw(3, 6, 2)
     value, change = jax.jvp(linear_scan, (a, b, z), (0.3j * a, b - 1, z * 2))
     step = 1e-6
@@ -91,10 +89,10 @@ def test_it_can_be_pushed_forward_and_mapped():
     ("shapes", "says"),
     [
         (((3, 2), (3, 3)), "got a"),
-        (((2,), (0, 2)), "at least one time"),
-        (((3, 2), (3, 2), (3,)), "start must be"),
+        (((2,), (0, 2)), "t >= 1"),
+        (((3, 2), (3, 2), (3,)), r"start must have shape \(2,\); got \(3,\)"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(shapes, says):
+def test_invalid_arguments(shapes, says):
     with pytest.raises(ValueError, match=says):
         linear_scan(*map(jnp.ones, shapes))

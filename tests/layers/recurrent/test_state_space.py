@@ -1,4 +1,4 @@
-"""Linear recurrences as what they are: convolutions, filters of noise, steps of a stable system."""
+"""State-space models against convolutions, NumPy, and the continuous-time system."""
 
 from functools import partial
 
@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from contracts import filled, normal
 
-from thetax.layers import LRU, DiagonalSSM, SelectiveSSM, bilinear, hippo, unroll
+from thetax.layers import LRU, DiagonalSSM, SelectiveSSM, discretise_bilinear, hippo, unroll
 
 pytestmark = pytest.mark.usefixtures("x64")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("steps", ["exact", "bilinear"])
-def test_outputs_are_a_convolution_with_the_kernel(steps):
-    cell = DiagonalSSM.init(2, 5, 3, steps=steps, key=jr.key(0))
+@pytest.mark.parametrize("discretisation", ["zoh", "bilinear"])
+def test_output_is_a_convolution_with_the_kernel(discretisation):
+    cell = DiagonalSSM.init(2, 5, 3, discretisation=discretisation, key=jr.key(0))
     cell = jax.tree.map(
         lambda leaf: leaf + 0.1 * jr.normal(jr.key(1), leaf.shape), cell
     )  # D is not 0
@@ -26,15 +26,15 @@ def test_outputs_are_a_convolution_with_the_kernel(steps):
     np.testing.assert_allclose(unroll(cell, xs)[1], expected, atol=1e-12)
 
 
-@pytest.mark.parametrize("steps", ["exact", "bilinear"])
-def test_one_step_by_numpy(steps):
-    cell = filled(partial(DiagonalSSM.init, 2, 3, 1, steps=steps), 0)
+@pytest.mark.parametrize("discretisation", ["zoh", "bilinear"])
+def test_one_step_in_numpy(discretisation):
+    cell = filled(partial(DiagonalSSM.init, 2, 3, 1, discretisation=discretisation), 0)
     z = np.array([0.3 - 0.2j, 1.0j, -0.5])
     x = np.array([0.7, -1.1])
     alpha, omega, log_step, B, C, D = (np.asarray(leaf) for leaf in jax.tree.leaves(cell))
     rate = -np.exp(alpha) + 1j * omega
     step = np.exp(log_step)
-    held = np.exp(rate * step) if steps == "exact" else (2 + rate * step) / (2 - rate * step)
+    held = np.exp(rate * step) if discretisation == "zoh" else (2 + rate * step) / (2 - rate * step)
     z_next = held * z + (held - 1) / rate * ((B[0] + 1j * B[1]) @ x)  # both: (held − 1) / rate
     y = ((C[0] + 1j * C[1]) @ z_next).real + D @ x
     found = jax.jit(lambda cell, z, x: cell(z, x))(cell, z, x)
@@ -42,7 +42,7 @@ def test_one_step_by_numpy(steps):
     np.testing.assert_allclose(found[1], y, atol=1e-12)
 
 
-def test_one_step_of_a_selective_cell_by_numpy():
+def test_one_selective_step_in_numpy():
     cell = filled(partial(SelectiveSSM.init, 2, 3), 0)
     h = normal(1, 2, 3)
     x = normal(2, 2)
@@ -56,8 +56,8 @@ def test_one_step_of_a_selective_cell_by_numpy():
     np.testing.assert_allclose(found[1], state @ (C @ read) + D * read, atol=1e-12)
 
 
-def test_the_exact_step_is_the_exponential():
-    """Against the system with a full matrix, held through many small steps."""
+def test_zero_order_hold_is_the_exponential():
+    """Against many small Euler steps with the input held constant."""
     cell = DiagonalSSM.init(1, 1, 1, key=jr.key(0))
     lam = complex(-np.exp(cell.alpha[0]), cell.omega[0] + 2.0)
     step = float(np.exp(cell.log_step[0]))
@@ -80,26 +80,28 @@ def test_white_noise_gives_a_state_of_variance_one():
     np.testing.assert_allclose(variance, 1.0, atol=5 / np.sqrt(4000))
 
 
-def test_hippo_and_its_steps():
+def test_hippo_and_its_discretisation():
     A, B = hippo(6)
     np.testing.assert_allclose(np.sort(np.linalg.eigvals(A)), -np.arange(6.0, 0, -1), atol=1e-9)
     for step in (1e-3, 1.0, 100.0):
-        discrete, _ = bilinear(A, B, step=step)
+        discrete, _ = discretise_bilinear(A, B, step=step)
         assert np.abs(np.linalg.eigvals(discrete)).max() < 1
-    discrete, held = bilinear(A, B, step=1e-5)
+    discrete, held = discretise_bilinear(A, B, step=1e-5)
     np.testing.assert_allclose((discrete - np.eye(6)) / 1e-5, A, atol=1e-2)
     np.testing.assert_allclose(held / 1e-5, B, rtol=1e-3)
 
 
-def test_how_they_begin():
-    """Radii and the steps of a selective one lie between their bounds; radii that leave the disk
-    are refused.
+def test_initialisation():
+    """The radii, and the time steps of a selective cell, lie in their ranges; radii outside the
+    unit disk raise.
     """
     radii = np.abs(LRU.init(3, 200, 2, radius=(0.5, 0.7), key=jr.key(0)).eigenvalues)
     assert radii.min() > 0.5
     assert radii.max() < 0.7
-    steps = jax.nn.softplus(SelectiveSSM.init(50, 2, step=(1e-2, 1e-1), key=jr.key(1)).s)
+    steps = jax.nn.softplus(SelectiveSSM.init(50, 2, step_range=(1e-2, 1e-1), key=jr.key(1)).s)
     assert float(steps.min()) > 0.99e-2
     assert float(steps.max()) < 1.01e-1
-    with pytest.raises(ValueError, match="radii must lie between 0 and 1"):
+    with pytest.raises(
+        ValueError, match=r"radius must be \(low, high\) with 0 < low < high < 1; got \(0.9, 1.0\)"
+    ):
         LRU.init(3, 4, 2, radius=(0.9, 1.0), key=jr.key(0))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thetax.models import Hebbian, Hopfield, asynchronous, hebb, pseudo_inverse
+from thetax.models import Hebbian, Hopfield, asynchronous_recall, hebb, pseudo_inverse
 
 pytestmark = pytest.mark.usefixtures("x64", "strict")
 
@@ -47,7 +47,8 @@ def test_both_forms_of_hebbs_memory_recall_alike():
     X = patterns(0, 9, 64)
     starts = patterns(1, 30, 64)
     forms = [
-        jax.vmap(lambda x, net=net: asynchronous(net, x))(starts) for net in (hebb(X), Hebbian(X))
+        jax.vmap(lambda x, net=net: asynchronous_recall(net, x))(starts)
+        for net in (hebb(X), Hebbian(X))
     ]
     for a, b in zip(*forms):
         assert a.tolist() == b.tolist()
@@ -56,7 +57,7 @@ def test_both_forms_of_hebbs_memory_recall_alike():
 def test_no_matrix_of_all_sites_is_formed():
     """100,000 sites: the couplings would take 80 GB."""
     X = patterns(0, 3, 100_000)
-    rest = asynchronous(Hebbian(X), X[0].at[:20_000].multiply(-1))
+    rest = asynchronous_recall(Hebbian(X), X[0].at[:20_000].multiply(-1))
     assert rest.x.tolist() == X[0].tolist()
     assert int(rest.flips) == 20_000
 
@@ -118,19 +119,19 @@ def test_bad_patterns_are_refused(make):
     """How many values are wrong and which, and how to mend them."""
     with pytest.raises(
         ValueError,
-        match=r"expected only -1 and \+1, but 2 of 6 values are others, such as 0. Binarise",
+        match=r"expected only -1 and \+1, but 2 of 6 are other values, such as 0. Binarise",
     ):
         make(jnp.array([[1, 0, 1], [1, 0, -1]]))
     with pytest.raises(
         ValueError,
-        match=r"5 of 6 values are others, such as 0.1, 0.2, 0.3, 0.4. Binarise .*jnp.where",
+        match=r"5 of 6 are other values, such as 0.1, 0.2, 0.3, 0.4. Binarise .*jnp.where",
     ):
         make(jnp.array([[0.1, 0.2, 0.3], [0.4, 0.5, 1.0]]))
     with pytest.raises(ValueError, match="such as nan"):
         make(jnp.array([[1.0, jnp.nan]]))
     for shape in ((0, 4), (4, 0), (4,), (2, 2, 2)):
         with pytest.raises(
-            ValueError, match=r"patterns are rows, \(n, d\) with at least one of each; got \("
+            ValueError, match=r"patterns must have shape \(n, d\) with n, d >= 1; got \("
         ):
             make(jnp.ones(shape))
 

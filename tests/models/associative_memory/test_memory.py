@@ -13,11 +13,11 @@ from thetax.models import (
     ExponentialMemory,
     Hebbian,
     Hopfield,
-    asynchronous,
+    asynchronous_recall,
     hebb,
     pseudo_inverse,
-    synchronous,
-    visit,
+    synchronous_recall,
+    update_sites,
 )
 
 pytestmark = pytest.mark.usefixtures("x64", "strict")
@@ -54,12 +54,16 @@ def test_the_field_is_half_the_energy_at_stake(make):
             for i in range(9)
         ]
         assert np.allclose(memory.field(x), stakes, atol=1e-10 * max(1, np.abs(stakes).max()))
-        kept = memory.begin(x)
+        cache = memory.init_cache(x)
         for i in (3, 7, 3):
-            assert np.allclose(memory.pull(kept, jnp.array(i), x[i]), memory.field(x)[i], atol=1e-9)
-            kept = memory.turn(kept, jnp.array(i), -2 * x[i])
+            assert np.allclose(
+                memory.field_at(cache, jnp.array(i), x[i]), memory.field(x)[i], atol=1e-9
+            )
+            cache = memory.update_cache(cache, jnp.array(i), -2 * x[i])
             x = set_site(x, i, -x[i])
-        assert np.allclose(memory.pull(kept, jnp.array(5), x[5]), memory.field(x)[5], atol=1e-9)
+        assert np.allclose(
+            memory.field_at(cache, jnp.array(5), x[5]), memory.field(x)[5], atol=1e-9
+        )
 
 
 def settle_by_hand(memory, x, orders):
@@ -93,12 +97,12 @@ def test_asynchronous_is_the_algorithm(make):
             ({"order": jnp.asarray(order)}, [order] * 20),
             ({"key": key}, random),
         ):
-            rest = asynchronous(memory, start, **settings)
+            rest = asynchronous_recall(memory, start, **settings)
             x, sweeps, flips = settle_by_hand(memory, start, orders)
             assert rest.settled
             assert rest.x.tolist() == x.tolist()
             assert (int(rest.sweeps), int(rest.flips)) == (sweeps, flips)
-    assert memory(start).tolist() == asynchronous(memory, start).x.tolist()
+    assert memory(start).tolist() == asynchronous_recall(memory, start).x.tolist()
 
 
 @memories
@@ -106,9 +110,9 @@ def test_a_rest_is_a_minimum_that_no_flip_lowers(make):
     """And a batch of states is the loop over them."""
     memory = make(patterns(2, 6, 12))
     starts = patterns(3, 20, 12)
-    rest = jax.vmap(lambda x: asynchronous(memory, x))(starts)
+    rest = jax.vmap(lambda x: asynchronous_recall(memory, x))(starts)
     assert rest.settled.all()
-    assert rest.x.tolist() == [asynchronous(memory, x).x.tolist() for x in starts]
+    assert rest.x.tolist() == [asynchronous_recall(memory, x).x.tolist() for x in starts]
     for x in rest.x[:5]:
         least = min(float(memory.energy(set_site(x, i, -x[i]))) for i in range(12))
         assert least >= float(memory.energy(x)) - 1e-9
@@ -123,7 +127,7 @@ def test_energies_never_rise(seed, n, d):
     memory = Hebbian(patterns(seed, n, d))
     x = patterns(seed + 1, 1, d)[0]
     sites = jnp.asarray(np.random.default_rng(seed).integers(0, d, 30))
-    seen = visit(memory, x, sites)
+    seen = update_sites(memory, x, sites)
     energies = np.array([float(memory.energy(x)), *seen.energies])
     assert np.allclose(
         np.diff(energies), np.where(seen.flipped, -2 * np.abs(seen.fields), 0.0), atol=1e-9
@@ -135,12 +139,12 @@ def test_the_limit_is_a_number_of_sweeps():
     """Half way it says that it has not settled; no patterns are needed to compile again."""
     memory = Hebbian(patterns(0, 40, 60))
     x = patterns(1, 1, 60)[0]
-    whole = asynchronous(memory, x)
-    part = asynchronous(memory, x, max_sweeps=1)
+    whole = asynchronous_recall(memory, x)
+    part = asynchronous_recall(memory, x, max_sweeps=1)
     assert int(whole.sweeps) > 2
     assert int(part.sweeps) == 1
     assert not part.settled
-    assert asynchronous(memory, part.x).x.tolist() == whole.x.tolist()
+    assert asynchronous_recall(memory, part.x).x.tolist() == whole.x.tolist()
 
 
 @given(st.integers(0, 10**6))
@@ -154,11 +158,13 @@ def test_parallel_updates_end_with_period_one_or_two(seed):
     while not any((seen[-1] == old).all() for old in seen[:-1]):
         seen.append(np.where(W @ seen[-1] >= 0, 1.0, -1.0))
     period = len(seen) - 1 - next(k for k, old in enumerate(seen) if (old == seen[-1]).all())
-    found = synchronous(Hopfield(jnp.asarray(W)), jnp.asarray(x))
+    found = synchronous_recall(Hopfield(jnp.asarray(W)), jnp.asarray(x))
     assert int(found.period) == period
     assert found.x.tolist() == seen[-1].tolist()
     assert int(found.steps) == len(seen) - 1
-    assert int(synchronous(Hopfield(jnp.asarray(W)), jnp.asarray(x), max_steps=0).period) == 0
+    assert (
+        int(synchronous_recall(Hopfield(jnp.asarray(W)), jnp.asarray(x), max_steps=0).period) == 0
+    )
 
 
 def test_states_may_be_whole_numbers_and_numpy():
@@ -175,21 +181,25 @@ def test_states_may_be_whole_numbers_and_numpy():
 def test_bad_states_are_refused(make):
     """Wrong length, a batch, other values, NaN: each with what was expected and what came."""
     memory = make(patterns(0, 3, 8))
-    for run in (asynchronous, synchronous, lambda memory, x: visit(memory, x, jnp.array([0]))):
+    for run in (
+        asynchronous_recall,
+        synchronous_recall,
+        lambda memory, x: update_sites(memory, x, jnp.array([0])),
+    ):
         with pytest.raises(ValueError, match=r"expected one example of shape \(8,\), got \(7,\)"):
             run(memory, jnp.ones(7))
         with pytest.raises(ValueError, match=r"vmap"):
             run(memory, jnp.ones((2, 8)))
         with pytest.raises(
             ValueError,
-            match=r"state: expected only -1 and \+1, but 3 of 8 values are others, such as 0, 0.5",
+            match=r"state: expected only -1 and \+1, but 3 of 8 are other values, such as 0, 0.5",
         ):
             run(memory, jnp.array([1, 1, -1, 0.5, 0, 1, 1, 0]))
         with pytest.raises(ValueError, match="nan"):
             run(memory, jnp.ones(8).at[2].set(jnp.nan))
     with pytest.raises(ValueError, match="each of the 8 sites once"):
-        asynchronous(memory, jnp.ones(8), order=jnp.arange(7))
+        asynchronous_recall(memory, jnp.ones(8), order=jnp.arange(7))
     with pytest.raises(ValueError, match="each of the 8 sites once"):
-        asynchronous(memory, jnp.ones(8), order=jnp.array([0, 1, 2, 3, 4, 5, 6, 6]))
+        asynchronous_recall(memory, jnp.ones(8), order=jnp.array([0, 1, 2, 3, 4, 5, 6, 6]))
     with pytest.raises(ValueError, match="a key"):
-        asynchronous(memory, jnp.ones(8), order=jnp.arange(8), key=jr.key(0))
+        asynchronous_recall(memory, jnp.ones(8), order=jnp.arange(8), key=jr.key(0))

@@ -18,13 +18,13 @@ from thetax.layers import (
     Residual,
     WeightNorm,
     identity,
+    ntk_parametrisation,
     relu,
     sigmoid,
     softmax,
-    tangent,
     tanh,
 )
-from thetax.models import MLP, add, as_sigmoid, as_tanh, collapse, multiply
+from thetax.models import MLP, add_networks, as_sigmoid, as_tanh, collapse, scale_network
 
 pytestmark = pytest.mark.usefixtures("x64", "strict")
 
@@ -42,7 +42,12 @@ def same(a, b, tolerance=1e-12):
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "options",
-    [{}, {"initialiser": tangent(bias=0.3)}, {"affine": WeightNorm.init}, {"connect": Residual}],
+    [
+        {},
+        {"initialiser": ntk_parametrisation(bias=0.3)},
+        {"affine": WeightNorm.init},
+        {"connect": Residual},
+    ],
 )
 def test_linear_networks_collapse(options):
     net = net_with(3, 5, 5, 2, activation=identity, **options) if "connect" not in options else None
@@ -78,12 +83,14 @@ def test_what_is_not_affine_does_not_collapse(part, name):
         collapse(Chain(Linear(normal(0, 4, 3)), part, Linear(normal(1, 1, 4))))
     with pytest.raises(ValueError, match="not an affine map"):
         collapse(Chain(identity))
-    with pytest.raises(ValueError, match=r"write layers.identity for no activation"):
+    with pytest.raises(ValueError, match=r"use layers.identity for no activation"):
         collapse(Chain(Linear(normal(0, 4, 3)), lambda x: x))
 
 
 @pytest.mark.sampled(6)
-@pytest.mark.parametrize("options", [{}, {"initialiser": tangent()}, {"affine": WeightNorm.init}])
+@pytest.mark.parametrize(
+    "options", [{}, {"initialiser": ntk_parametrisation()}, {"affine": WeightNorm.init}]
+)
 @pytest.mark.parametrize("sizes", [(3, 6, 1), (3, 4, 5, 2)])
 def test_one_activation_for_the_other(sizes, options):
     net = net_with(*sizes, activation=tanh, **options)
@@ -109,10 +116,12 @@ def test_activations_elsewhere_are_refused():
 
 @pytest.mark.sampled(9)
 @pytest.mark.parametrize("hidden", [((4,), (7,)), ((4, 5), (2, 3)), ((2, 2, 2), (3, 1, 4))])
-@pytest.mark.parametrize("options", [{}, {"initialiser": tangent()}, {"affine": WeightNorm.init}])
+@pytest.mark.parametrize(
+    "options", [{}, {"initialiser": ntk_parametrisation()}, {"affine": WeightNorm.init}]
+)
 def test_sums_are_networks(hidden, options):
     f, g = (net_with(3, *h, 2, activation=tanh, seed=i, **options) for i, h in enumerate(hidden))
-    both = add(f, g)
+    both = add_networks(f, g)
     xs = normal(3, 8, 3)
     assert jnp.allclose(predict(both, xs), predict(f, xs) + predict(g, xs), atol=1e-12)
     assert isinstance(both, MLP)
@@ -129,13 +138,13 @@ def test_networks_that_do_not_add_are_refused():
     ]
     others += [net_with(3, 4, 1, normalise=LayerNorm.init), MLP(Chain(*f.body.layers, relu))]
     for g in others:
-        with pytest.raises(ValueError, match="two networks of one depth"):
-            add(f, g)
+        with pytest.raises(ValueError, match="two networks of equal depth"):
+            add_networks(f, g)
     for g in others[2:]:  # nor with themselves
-        with pytest.raises(ValueError, match="two networks of one depth"):
-            add(g, g)
+        with pytest.raises(ValueError, match="two networks of equal depth"):
+            add_networks(g, g)
     with pytest.raises(ValueError, match="softmax mixes the units"):
-        add(net_with(3, 4, 1, activation=softmax), net_with(3, 4, 1, activation=softmax))
+        add_networks(net_with(3, 4, 1, activation=softmax), net_with(3, 4, 1, activation=softmax))
 
 
 @pytest.mark.parametrize("factor", [2.0, -0.5, 0.0])
@@ -147,7 +156,7 @@ def test_multiples_are_networks(factor):
     ):
         xs = normal(3, 8, 3)
         assert jnp.allclose(
-            predict(multiply(net, factor), xs), factor * predict(net, xs), atol=1e-12
+            predict(scale_network(net, factor), xs), factor * predict(net, xs), atol=1e-12
         )
     with pytest.raises(ValueError, match="ends with Pointwise"):
-        multiply(Chain(Linear(normal(0, 2, 3)), relu), factor)
+        scale_network(Chain(Linear(normal(0, 2, 3)), relu), factor)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thetax.layers import heaviside, relu, sigmoid, tanh
-from thetax.models import MLP, interpolate, random_units, ridge_network, step_network
+from thetax.models import MLP, interpolating_network, random_units, ridge_network, step_network
 
 pytestmark = pytest.mark.usefixtures("x64", "strict")
 
@@ -28,7 +28,7 @@ def test_polygon_is_numpys(seed, pieces):
         rng = np.random.default_rng(seed)
         knots = np.cumsum(rng.uniform(0.1, 2.0, pieces + 1))
         values = rng.normal(size=pieces + 1)
-        net = interpolate(knots, values)
+        net = interpolating_network(knots, values)
         inside = rng.uniform(knots[0], knots[-1], 50)
         assert np.allclose(on(net, inside), np.interp(inside, knots, values), atol=1e-10)
         assert np.allclose(on(net, knots), values, atol=1e-10)
@@ -43,23 +43,23 @@ def test_polygon_is_numpys(seed, pieces):
 
 def test_polygon_takes_the_librarys_precision():
     with jax.enable_x64(False):
-        assert interpolate(np.arange(3.0), np.ones(3))(jnp.ones(1)).dtype == jnp.float32
+        assert interpolating_network(np.arange(3.0), np.ones(3))(jnp.ones(1)).dtype == jnp.float32
 
 
 @pytest.mark.parametrize(
     ("xs", "ys", "words"),
     [
-        (np.zeros(1), np.zeros(1), "two at least"),
-        (np.arange(3.0), np.zeros(2), "as many values"),
+        (np.zeros(1), np.zeros(1), "vectors of equal length, at least 2"),
+        (np.arange(3.0), np.zeros(2), "vectors of equal length, at least 2"),
         (np.array([0.0, 2.0, 1.0]), np.zeros(3), "increase strictly"),
         (np.array([0.0, 0.0]), np.zeros(2), "increase strictly"),
         (np.array([0.0, np.nan]), np.zeros(2), "increase strictly"),
-        ([0, 1, 2], [1, np.nan, 2], "value 1 is nan"),
+        ([0, 1, 2], [1, np.nan, 2], r"ys\[1\] is nan"),
     ],
 )
 def test_bad_knots_are_refused(xs, ys, words, unchecked):
     with pytest.raises(ValueError, match=words):
-        interpolate(xs, ys)
+        interpolating_network(xs, ys)
 
 
 @pytest.mark.slow
@@ -108,7 +108,7 @@ def test_the_staircase_of_a_function_that_is_not_jaxs(f):
 def test_bad_stairs_are_refused(settings):
     with pytest.raises(ValueError, match="step_network"):
         step_network(jnp.sin, **{"low": 0.0, "high": 1.0, "width": 3} | settings)
-    with pytest.raises(ValueError, match="a number to a number"):
+    with pytest.raises(ValueError, match="a scalar to a scalar"):
         step_network(lambda x: jnp.stack([x, x]), low=0.0, high=1.0, width=3)
 
 
@@ -159,9 +159,9 @@ def test_words_are_no_numbers(unchecked):
 
 def test_bad_ridge_networks_are_refused(unchecked):
     xs = jnp.ones((4, 2))
-    with pytest.raises(ValueError, match="4 examples and 3 values"):
+    with pytest.raises(ValueError, match="4 xs and 3 ys"):
         ridge_network(xs, jnp.ones(3), width=2, key=jr.key(0))
-    with pytest.raises(ValueError, match="width of at least 1"):
+    with pytest.raises(ValueError, match="width >= 1"):
         ridge_network(xs, jnp.ones(4), width=0, key=jr.key(0))
-    with pytest.raises(ValueError, match="positive spread"):
+    with pytest.raises(ValueError, match="spread > 0"):
         random_units(xs, width=2, spread=0.0, key=jr.key(0))

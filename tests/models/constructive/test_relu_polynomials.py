@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thetax.layers import relu
-from thetax.models import MLP, interpolate, max_affine_network, product_network, square_network
+from thetax.models import (
+    MLP,
+    interpolating_network,
+    max_affine_network,
+    product_network,
+    square_network,
+)
 
 pytestmark = pytest.mark.usefixtures("x64", "strict")
 
@@ -29,7 +35,7 @@ def test_square_is_the_polygon_through_the_squares(depth):
     net = square_network(depth)
     knots = np.linspace(0, 1, 2**depth + 1)
     x = np.linspace(0, 1, 2**8 + 1)[:, None]
-    assert np.allclose(on(net, x), on(interpolate(knots, knots**2), x), atol=1e-13)
+    assert np.allclose(on(net, x), on(interpolating_network(knots, knots**2), x), atol=1e-13)
     assert np.abs(on(net, x) - x[:, 0] ** 2).max() == 4.0 ** -(depth + 1)
     assert (on(net, x) >= x[:, 0] ** 2).all()
     assert widths(net) == [3] * depth
@@ -96,18 +102,24 @@ def test_networks_take_the_librarys_precision():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: square_network(0), "depth must be a whole number, at least 1; got 0"),
+        (lambda: square_network(0), "depth must be an integer >= 1; got 0"),
         (lambda: square_network(1.5), "got 1.5"),
-        (lambda: product_network(1, depth=2), "factors must be a whole number, at least 2"),
+        (lambda: product_network(1, depth=2), "factors must be at least 2; got 1"),
         (lambda: product_network(2, depth=0), "depth"),
         (
             lambda: product_network(2, depth=2, bound=0.0),
-            "bound, the largest size of a factor, must be positive; got 0.0",
+            "bound, the largest absolute value of a factor, must be positive and finite; got 0.0",
         ),
         (lambda: product_network(2, depth=2, bound=np.inf), "bound"),
         (lambda: max_affine_network(np.ones(3), np.ones(3)), r"got \(3,\) and \(3,\)"),
-        (lambda: max_affine_network(np.ones((2, 3)), np.ones(3)), "offsets"),
-        (lambda: max_affine_network(np.zeros((0, 3)), np.zeros(0)), "rows of A"),
+        (
+            lambda: max_affine_network(np.ones((2, 3)), np.ones(3)),
+            r"and b of shape \(n,\); got \(2, 3\) and \(3,\)",
+        ),
+        (
+            lambda: max_affine_network(np.zeros((0, 3)), np.zeros(0)),
+            r"expected A of shape \(n, d\) .* got \(0, 3\)",
+        ),
         (lambda: max_affine_network(np.full((2, 3), np.nan), np.ones(2)), "finite"),
         (lambda: max_affine_network(np.ones((2, 3)), np.ones(2), low=-np.inf), "finite"),
     ],

@@ -26,13 +26,13 @@ from thetax.layers import (
     centred,
     identity,
     leaky_relu,
+    ntk_parametrisation,
     relu,
     sigmoid,
     softmax,
-    tangent,
     tanh,
 )
-from thetax.models import MLP, permute, rescale, widen
+from thetax.models import MLP, permute_units, rescale_units, widen
 
 pytestmark = pytest.mark.usefixtures("x64", "strict")
 
@@ -58,7 +58,7 @@ OPTIONS = {
     "layer norm": {"normalise": LayerNorm.init},
     "batch norm": {"normalise": BatchNorm.init},
     "weight norm": {"affine": WeightNorm.init},
-    "tangent": {"initialiser": tangent(bias=0.3)},
+    "tangent": {"initialiser": ntk_parametrisation(bias=0.3)},
     "dropout": {"dropout": 0.5},
 }
 
@@ -69,12 +69,12 @@ def test_permuted_units_are_the_same_network(name):
     net = net_with(**OPTIONS[name])
     for layer, width in ((0, 4), (1, 5)):
         order = np.random.default_rng(layer).permutation(width)
-        other = permute(net, layer, order)
+        other = permute_units(net, layer, order)
         assert same(net, other)
         assert type(other) is MLP
         assert not np.array_equal(tree.ravel(net)[0], tree.ravel(other)[0])
-        assert same(permute(other, layer, np.argsort(order)), net)
-        back = permute(other, layer, np.argsort(order))
+        assert same(permute_units(other, layer, np.argsort(order)), net)
+        back = permute_units(other, layer, np.argsort(order))
         assert np.array_equal(tree.ravel(back)[0], tree.ravel(net)[0])
 
 
@@ -84,7 +84,7 @@ def test_permutation_by_hand():
         tanh,
         Linear(jnp.array([[5.0, 6.0]])),
     )
-    first, _, last = permute(net, 0, (1, 0)).layers
+    first, _, last = permute_units(net, 0, (1, 0)).layers
     assert first.W.tolist() == [[2.0], [1.0]]
     assert first.b.tolist() == [4.0, 3.0]
     assert last.W.tolist() == [[6.0, 5.0]]
@@ -92,7 +92,7 @@ def test_permutation_by_hand():
 
 def test_all_orders_of_a_layer_differ():
     net = Chain(Linear(normal(0, 4, 2), normal(1, 4)), relu, Linear(normal(2, 1, 4)))
-    twins = [permute(net, 0, order) for order in permutations(range(4))]
+    twins = [permute_units(net, 0, order) for order in permutations(range(4))]
     assert len({tuple(np.asarray(tree.ravel(twin)[0]).tolist()) for twin in twins}) == 24
     assert all(same(net, twin, normal(4, 5, 2)) for twin in twins)
 
@@ -101,18 +101,20 @@ def test_all_orders_of_a_layer_differ():
 @pytest.mark.usefixtures("unchecked")
 def test_what_is_no_permutation_is_refused(order):
     with pytest.raises(ValueError, match=r"each of 0\.\.3 once"):
-        permute(net_with(), 0, order)
+        permute_units(net_with(), 0, order)
 
 
 def test_functions_of_place_are_refused():
-    with pytest.raises(ValueError, match="cumsum acts on the units by their place"):
-        permute(Chain(Linear(normal(0, 3, 2)), jnp.cumsum, Linear(normal(1, 1, 3))), 0, [2, 1, 0])
+    with pytest.raises(ValueError, match="cumsum depends on the order of units"):
+        permute_units(
+            Chain(Linear(normal(0, 3, 2)), jnp.cumsum, Linear(normal(1, 1, 3))), 0, [2, 1, 0]
+        )
 
 
 @pytest.mark.parametrize("layer", [-1, 2, 7])
 def test_layers_that_are_not_there_are_refused(layer):
-    with pytest.raises(ValueError, match="has 2 such layers"):
-        permute(net_with(), layer, range(4))
+    with pytest.raises(ValueError, match="has 2 hidden layers"):
+        permute_units(net_with(), layer, range(4))
 
 
 @pytest.mark.parametrize("connect", [Residual, Concat])
@@ -121,14 +123,17 @@ def test_blocks_are_refused_with_a_reason(connect):
     their order.
     """
     with pytest.raises(ValueError, match="inner chain"):
-        permute(MLP.init(3, 4, 2, connect=connect, key=jr.key(0)), 0, range(4))
+        permute_units(MLP.init(3, 4, 2, connect=connect, key=jr.key(0)), 0, range(4))
     inner = Chain(Linear(normal(0, 4, 4)), centred(relu))
     net = Chain(
         Linear(normal(1, 4, 3)),
         connect(inner),
         Linear(normal(2, 1, 4 if connect is Residual else 8)),
     )
-    for change in (lambda: permute(net, 0, range(4)), lambda: rescale(net, 0, np.ones(4))):
+    for change in (
+        lambda: permute_units(net, 0, range(4)),
+        lambda: rescale_units(net, 0, np.ones(4)),
+    ):
         with pytest.raises(ValueError, match=f"{connect.__name__} follows layer 0"):
             change()
 
@@ -141,13 +146,14 @@ def test_rectifiers_scale(seed):
         scales = np.exp(np.random.default_rng(seed).normal(size=4))
         for activation in (relu, leaky_relu, centred(relu)):
             net = net_with(activation=activation)
-            other = rescale(net, 0, scales)
+            other = rescale_units(net, 0, scales)
             assert same(net, other, tolerance=1e-10)
-            assert same(rescale(other, 0, 1 / scales), net, tolerance=1e-10)
+            assert same(rescale_units(other, 0, 1 / scales), net, tolerance=1e-10)
 
 
 @pytest.mark.parametrize(
-    "options", [{"affine": WeightNorm.init}, {"initialiser": tangent(bias=0.3)}, {"dropout": 0.5}]
+    "options",
+    [{"affine": WeightNorm.init}, {"initialiser": ntk_parametrisation(bias=0.3)}, {"dropout": 0.5}],
 )
 def test_scaling_with_other_parts(options):
     net = net_with(**options)
@@ -155,7 +161,7 @@ def test_scaling_with_other_parts(options):
         (0, np.array([0.5, 2.0, 3.0, 0.1])),
         (1, np.array([1.0, 2.0, 3.0, 4.0, 5.0])),
     ):
-        other = rescale(net, layer, scales)
+        other = rescale_units(net, layer, scales)
         assert same(net, other, tolerance=1e-10)
         kinds = [[type(part) for part in model.body.layers] for model in (net, other)]
         assert kinds[0] == kinds[1]
@@ -163,20 +169,20 @@ def test_scaling_with_other_parts(options):
 
 def test_signs_of_odd_functions():
     net = net_with(activation=tanh, affine=WeightNorm.init)
-    assert same(net, rescale(net, 0, np.array([1.0, -1.0, -1.0, 1.0])))
+    assert same(net, rescale_units(net, 0, np.array([1.0, -1.0, -1.0, 1.0])))
     linear = net_with(activation=identity)
-    assert same(linear, rescale(linear, 1, np.array([-3.0, 0.2, 1.0, 7.0, -1.0])))
+    assert same(linear, rescale_units(linear, 1, np.array([-3.0, 0.2, 1.0, 7.0, -1.0])))
 
 
 def test_scaling_through_an_affine_layer():
     middle = Affine(normal(2, 4), normal(3, 4))
     net = Chain(Linear(normal(0, 4, 3), normal(1, 4)), middle, relu, Linear(normal(4, 1, 4)))
-    assert same(net, rescale(net, 0, np.array([0.5, 2.0, 3.0, 4.0])))
+    assert same(net, rescale_units(net, 0, np.array([0.5, 2.0, 3.0, 4.0])))
 
 
 def test_scaling_by_hand():
     net = Chain(Linear(jnp.array([[1.0]]), jnp.array([3.0])), relu, Linear(jnp.array([[8.0]])))
-    first, _, last = rescale(net, 0, np.array([2.0])).layers
+    first, _, last = rescale_units(net, 0, np.array([2.0])).layers
     assert (first.W.item(), first.b.item(), last.W.item()) == (2.0, 6.0, 4.0)
 
 
@@ -186,28 +192,28 @@ def test_scaling_by_hand():
         (
             {"activation": sigmoid},
             [2.0, 1.0, 1.0, 1.0],
-            "logistic does not scale|sigmoid does not scale",
+            "sigmoid does not commute with these scales",
         ),
-        ({"activation": sigmoid}, [-1.0, 1.0, 1.0, 1.0], "does not scale"),
-        ({"activation": tanh}, [2.0, 1.0, 1.0, 1.0], "does not scale"),
-        ({}, [-1.0, 1.0, 1.0, 1.0], "does not scale"),
-        ({}, [0.0, 1.0, 1.0, 1.0], "4 finite scales other than 0"),
-        ({}, [np.inf, 1.0, 1.0, 1.0], "4 finite scales"),
-        ({}, [1.0, 1.0], "4 finite scales"),
+        ({"activation": sigmoid}, [-1.0, 1.0, 1.0, 1.0], "does not commute with these scales"),
+        ({"activation": tanh}, [2.0, 1.0, 1.0, 1.0], "does not commute with these scales"),
+        ({}, [-1.0, 1.0, 1.0, 1.0], "does not commute with these scales"),
+        ({}, [0.0, 1.0, 1.0, 1.0], "expected 4 finite non-zero scales"),
+        ({}, [np.inf, 1.0, 1.0, 1.0], "expected 4 finite non-zero scales"),
+        ({}, [1.0, 1.0], "expected 4 finite non-zero scales"),
         ({"normalise": LayerNorm.init}, [2.0] * 4, "LayerNorm follows"),
         ({"normalise": BatchNorm.init}, [2.0] * 4, "BatchNorm follows"),
     ],
 )
 def test_what_does_not_scale_is_refused(options, scales, words):
     with pytest.raises(ValueError, match=words):
-        rescale(net_with(**options), 0, np.array(scales))
+        rescale_units(net_with(**options), 0, np.array(scales))
 
 
 def test_a_clipped_rectifier_is_found_out():
     """Homogeneous near 0 and not beyond: the numbers tried reach far."""
     net = Chain(Linear(normal(0, 2, 3)), lambda z: jnp.clip(z, 0.0, 6.0), Linear(normal(1, 1, 2)))
-    with pytest.raises(ValueError, match="does not scale"):
-        rescale(net, 0, np.array([2.0, 1.0]))
+    with pytest.raises(ValueError, match="does not commute"):
+        rescale_units(net, 0, np.array([2.0, 1.0]))
 
 
 @pytest.mark.parametrize("layer", [0, 1])
@@ -228,13 +234,13 @@ def test_what_cannot_be_widened_is_refused():
         widen(net_with(normalise=LayerNorm.init), 0, unit)
     with pytest.raises(ValueError, match="softmax mixes the units"):
         widen(net_with(activation=softmax), 0, unit)
-    with pytest.raises(ValueError, match="read 3 numbers, those there 4"):
+    with pytest.raises(ValueError, match="have 3 inputs, the layer has 4"):
         widen(net_with(), 1, unit)
 
 
 def test_dropout_commutes_with_scaling():
     """With a key the same units are dropped, and the outputs agree."""
     net = Chain(Linear(normal(0, 8, 3)), relu, Dropout(0.5), Linear(normal(1, 1, 8)))
-    other = rescale(net, 0, np.linspace(0.5, 4, 8))
+    other = rescale_units(net, 0, np.linspace(0.5, 4, 8))
     x = normal(2, 3)
     assert jnp.allclose(net(x, key=jr.key(3)), other(x, key=jr.key(3)), atol=1e-12)

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 
 from thetax import tree
-from thetax.layers import Chain, Linear, lecun, tangent, tanh
+from thetax.layers import Chain, Linear, lecun, ntk_parametrisation, tanh
 from thetax.models import (
     Correlations,
+    balanced_factorisation,
     collapse,
     correlations,
     deep_linear,
     deep_linear_gradient,
-    factorise,
     imbalance,
     mode_growth,
     principal_components,
@@ -44,7 +44,7 @@ def test_drawn():
     assert np.allclose(net(x), net.layers[1].W @ net.layers[0].W @ x)
     assert np.linalg.matrix_rank(collapse(net).W) == 2
     for sizes in ((4,), (4, 0, 3)):
-        with pytest.raises(ValueError, match="input and an output width"):
+        with pytest.raises(ValueError, match="at least two positive widths"):
             deep_linear(*sizes, key=jr.key(0))
 
 
@@ -53,7 +53,7 @@ def test_drawn():
 def test_factors_are_balanced_and_compute_the_matrix(depth, m, n, seed):
     with jax.enable_x64(True):
         W = normal(seed, m, n)
-        net = factorise(W, depth=depth)
+        net = balanced_factorisation(W, depth=depth)
         assert len(net.layers) == depth
         assert np.allclose(collapse(net).W, W, atol=1e-12)
         assert all(np.allclose(off, 0, atol=1e-12) for off in imbalance(net))
@@ -69,7 +69,7 @@ def test_correlations_are_sums():
 
 
 @pytest.mark.parametrize("sizes", [(4, 3), (4, 2, 3), (4, 5, 1, 6, 3)])
-@pytest.mark.parametrize("initialiser", [lecun, tangent()], ids=["lecun", "tangent"])
+@pytest.mark.parametrize("initialiser", [lecun, ntk_parametrisation()], ids=["lecun", "tangent"])
 def test_gradient_is_autodiffs(sizes, initialiser):
     """n times that of squared_error, in the same structure: scales of the tangent parametrisation
     included.
@@ -117,9 +117,9 @@ def test_modes_at_the_edges():
     )  # no strength: it decays like 1 / t
     assert np.allclose(found[:, 1], 0.0)  # no start: it stays
     assert np.allclose(found[-1, 2], 2.0)  # and no overflow
-    with pytest.raises(ValueError, match="as many starts as strengths"):
+    with pytest.raises(ValueError, match="must be vectors, the last two of equal"):
         mode_growth([0.0], strengths=[1.0, 2.0], start=[0.1])
-    with pytest.raises(ValueError, match="not negative"):
+    with pytest.raises(ValueError, match="must not be negative"):
         mode_growth([0.0], strengths=[1.0], start=[-0.1])
 
 
@@ -156,7 +156,7 @@ def test_reduced_rank_regression_of_data_without_full_rank():
 def test_the_autoencoder_is_its_special_case():
     xs, _ = data(d=5)
     assert np.isclose(
-        reduced_rank_regression(xs, xs, rank=2).loss, principal_components(xs, width=2).loss
+        reduced_rank_regression(xs, xs, rank=2).loss, principal_components(xs, n_components=2).loss
     )
 
 
@@ -174,10 +174,10 @@ def test_bad_input_is_refused():
         _pairs("correlations", xs, ys[:19])
     with pytest.raises(ValueError, match="row 1, column 1 is nan"):
         correlations(np.array([[1.0, 2.0], [3.0, np.nan]]), np.ones((2, 1)))
-    with pytest.raises(ValueError, match="rank must be a whole number from 1 to 3"):
+    with pytest.raises(ValueError, match="rank must be an integer from 1 to 3"):
         reduced_rank_regression(xs, ys, rank=4)
-    with pytest.raises(ValueError, match="depth counts the layers"):
-        factorise(np.eye(2), depth=0)
+    with pytest.raises(ValueError, match="depth must be an integer >= 1; got 0"):
+        balanced_factorisation(np.eye(2), depth=0)
     with pytest.raises(ValueError, match=r"needs correlations xx \(4, 4\) and yx \(3, 4\)"):
         deep_linear_gradient(
             deep_linear(4, 3, key=jr.key(0)), Correlations(jnp.eye(3), jnp.ones((3, 3)))
@@ -187,5 +187,7 @@ def test_bad_input_is_refused():
         (Chain(Linear(jnp.eye(2)), tanh), "Pointwise"),
         (Chain(), "Chain"),
     ):
-        with pytest.raises(ValueError, match=f"without bias, as deep_linear makes; got {name}"):
+        with pytest.raises(
+            ValueError, match=f"without bias, such as deep_linear returns; got {name}"
+        ):
             imbalance(wrong)

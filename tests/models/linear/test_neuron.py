@@ -18,11 +18,11 @@ from thetax.models import McCullochPitts, Perceptron
 def test_contracts_of_units_that_step(row, tmp_path):
     """Every contract of a model but the one on derivatives: theirs are 0."""
     contract.test_leaves_are_parameters(row)
-    contract.test_one_program_keeps_the_laws(row)
+    contract.test_compiled_model_contract(row)
     contract.test_jit_is_eager(row)
-    contract.test_weights_survive_the_disk(row, tmp_path)
+    contract.test_weights_round_trip(row, tmp_path)
     if row.wrong:
-        contract.test_wrong_shape_is_refused(row)
+        contract.test_wrong_shape_raises(row)
 
 
 def test_neuron_is_its_definition():

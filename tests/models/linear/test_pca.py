@@ -28,7 +28,7 @@ def test_low_rank_is_the_truncation(d, n, rank, seed):
         s = np.linalg.svd(X, compute_uv=False)
         assert np.linalg.matrix_rank(found.matrix) <= rank
         assert np.isclose(np.linalg.norm(X - np.asarray(found.matrix)), found.error, atol=1e-12)
-        assert np.allclose(np.concatenate([found.s, found.rest]), s)
+        assert np.allclose(np.concatenate([found.s, found.discarded]), s)
         assert np.allclose(found.U * found.s[None] @ found.Vt, found.matrix)
         other = np.asarray(normal(seed + 1, d, rank)) @ np.asarray(normal(seed + 2, rank, n))
         assert np.linalg.norm(X - other) >= float(found.error) - 1e-12
@@ -38,14 +38,14 @@ def test_low_rank_is_the_truncation(d, n, rank, seed):
 @pytest.mark.parametrize("width", [1, 3, 5])
 def test_the_autoencoder_is_optimal(width, centred):
     xs = normal(0, 30, 5) + 1
-    found = principal_components(xs, width=width, centred=centred)
+    found = principal_components(xs, n_components=width, centred=centred)
     assert np.isclose(squared_error(found.model, (xs, xs)), found.loss, atol=1e-12)
     assert tree.norm(jax.grad(squared_error)(found.model, (xs, xs))) < 1e-10
     shifted = np.asarray(xs) - (np.asarray(xs).mean(axis=0) if centred else 0)
     values = np.linalg.eigvalsh(shifted.T @ shifted)[::-1]
-    assert np.allclose(found.singular**2, values)
+    assert np.allclose(found.singular_values**2, values)
     assert np.isclose(found.loss, values[width:].sum() / 60, atol=1e-12)
-    assert np.isclose(found.shares.sum(), 1)
+    assert np.isclose(found.explained_variance_ratio.sum(), 1)
     for seed in range(10):
         rival = deep_linear(5, width, 5, key=jr.key(seed))
         assert squared_error(rival, (xs, xs)) >= found.loss - 1e-12
@@ -53,28 +53,28 @@ def test_the_autoencoder_is_optimal(width, centred):
 
 def test_centred_is_scikit_learns_and_better():
     xs = normal(0, 30, 5) + 1
-    found = principal_components(xs, width=2, centred=True)
+    found = principal_components(xs, n_components=2, centred=True)
     peer = PCA(2).fit(xs)
     assert np.allclose(jax.vmap(found.model)(xs), peer.inverse_transform(peer.transform(xs)))
-    assert np.allclose(found.shares[:2], peer.explained_variance_ratio_)
+    assert np.allclose(found.explained_variance_ratio[:2], peer.explained_variance_ratio_)
     assert np.allclose(np.abs(found.model.layers[0].W), np.abs(peer.components_))
-    assert found.loss < principal_components(xs, width=2).loss
+    assert found.loss < principal_components(xs, n_components=2).loss
     codes = jax.vmap(found.model.layers[0])(xs)
     assert np.allclose(np.abs(codes), np.abs(peer.transform(xs)))
 
 
 def test_bad_input_is_refused():
-    with pytest.raises(ValueError, match="width must be a whole number from 1 to 3"):
-        principal_components(np.ones((4, 3)), width=4)
+    with pytest.raises(ValueError, match="n_components must be an integer from 1 to 3"):
+        principal_components(np.ones((4, 3)), n_components=4)
     for rank in (0, -1, 2.0, True):
         with pytest.raises(ValueError, match=f"got {rank}"):
             expect_rank("low_rank", "rank", rank, 3)
-    with pytest.raises(ValueError, match="rank must be a whole number from 1 to 3"):
+    with pytest.raises(ValueError, match="rank must be an integer from 1 to 3"):
         low_rank(np.ones((4, 3)), rank=4)
     with pytest.raises(ValueError, match="row 0, column 1 is inf"):
         low_rank(np.array([[1.0, np.inf]]), rank=1)
     for shape in ((3,), (2, 0), (2, 2, 2)):
-        with pytest.raises(ValueError, match="must be a matrix"):
+        with pytest.raises(ValueError, match="must be a non-empty matrix"):
             as_matrix("low_rank", "X", np.ones(shape))
     with pytest.raises(ValueError, match="expected numbers"):
         as_matrix("low_rank", "X", np.array([["a"]]))

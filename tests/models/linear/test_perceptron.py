@@ -16,7 +16,7 @@ from thetax.models import (
     NotSeparable,
     Perceptron,
     fit_perceptron,
-    margin,
+    geometric_margin,
     max_margin,
     perceptron_path,
 )
@@ -94,7 +94,9 @@ def test_novikoff(seed):
     bound = np.square(xs).sum(axis=1).max() / max_margin(xs, ys, bias=False).margin ** 2
     assert bool(fit.separated)
     assert int(fit.mistakes) <= bound * (1 + 1e-6)
-    assert margin(fit.model, jnp.asarray(xs, jnp.float32), jnp.asarray(ys, jnp.float32)) > 0
+    assert (
+        geometric_margin(fit.model, jnp.asarray(xs, jnp.float32), jnp.asarray(ys, jnp.float32)) > 0
+    )
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["mapped", "labels shared"])
@@ -157,7 +159,7 @@ def test_narrow_integers_have_room_and_signs(dtype):
     for fit in (fit_perceptron(narrow, labels), jax.jit(fit_perceptron)(narrow, labels)):
         assert fit.model.w.dtype == jnp.int32
         assert fit.model.v.tolist() == expected.model.v.tolist()
-    path = perceptron_path(narrow, labels, limit=int(expected.mistakes))
+    path = perceptron_path(narrow, labels, max_updates=int(expected.mistakes))
     assert path.model.v[-1].tolist() == expected.model.v.tolist()
     assert bool(path.separated)
 
@@ -165,13 +167,13 @@ def test_narrow_integers_have_room_and_signs(dtype):
 def test_wide_integers_are_kept_or_refused():
     ys = np.array([1, -1])
     for xs in (np.array([[2], [1]], np.uint64), np.array([[2**32 + 2], [1]])):
-        for ask in (fit_perceptron, lambda xs, ys: perceptron_path(xs, ys, limit=3)):
-            with pytest.raises(ValueError, match="no signed type at hand"):
+        for ask in (fit_perceptron, lambda xs, ys: perceptron_path(xs, ys, max_updates=3)):
+            with pytest.raises(ValueError, match="may not fit into int32"):
                 ask(xs, ys)
     assert fit_perceptron(np.array([[2], [1]], np.uint32), ys).model.w.dtype == jnp.int32
     with jax.enable_x64(True):
         large = perceptron_path(
-            np.array([[2**31 + 2], [2**31]], np.uint32), ys, limit=1, bias=False
+            np.array([[2**31 + 2], [2**31]], np.uint32), ys, max_updates=1, bias=False
         )
         assert large.model.w[:, 0].tolist() == [0, 2**31 + 2]
 
@@ -190,16 +192,18 @@ def test_a_key_shuffles_each_sweep():
         != other.model.v.tolist()
         != plain.model.v.tolist()
     )
-    assert all(bool(fit.separated) and margin(fit.model, xs, ys) > 0 for fit in (once, other))
+    assert all(
+        bool(fit.separated) and geometric_margin(fit.model, xs, ys) > 0 for fit in (once, other)
+    )
 
 
 def test_xor_is_refused_with_a_certificate():
     """The multipliers are in the error; traced, it says so and stops; floats and integers alike."""
     for xs in (XOR[0], XOR[0].astype(float)):
-        with pytest.raises(NotSeparable, match="no hyperplane") as trouble:
+        with pytest.raises(NotSeparable, match="no hyperplane") as error:
             fit_perceptron(xs, XOR[1], epochs=50)
-        assert np.allclose(trouble.value.certificate, 0.25)
-        assert isinstance(trouble.value, ValueError)
+        assert np.allclose(error.value.certificate, 0.25)
+        assert isinstance(error.value, ValueError)
     traced = jax.jit(lambda xs, ys: fit_perceptron(xs, ys, epochs=50))(*map(jnp.asarray, XOR))
     assert (bool(traced.separated), int(traced.epochs), traced.model.v.tolist()) == (
         False,
@@ -213,14 +217,14 @@ def test_too_few_epochs_are_told():
     separated.
     """
     xs, ys = planted(5, 50, 3, gap=0.02)
-    with pytest.warns(RuntimeWarning, match="separable, but not yet") as told:
+    with pytest.warns(RuntimeWarning, match="separable, but not separated") as told:
         fit = fit_perceptron(xs.astype(np.float32), ys, epochs=1)
-    bound = float(re.findall(r"allows (\S+)\. ", str(told[0].message))[0])
+    bound = float(re.findall(r"bound is (\S+) updates", str(told[0].message))[0])
     wide = np.column_stack([xs, np.ones(50)])
     least = np.square(wide).sum(axis=1).max() / max_margin(wide, ys, bias=False).margin ** 2
     assert int(fit_perceptron(xs.astype(np.float32), ys).mistakes) <= least <= bound * (1 + 1e-2)
     assert (int(fit.epochs), bool(fit.separated)) == (1, False)
-    with pytest.raises(ValueError, match="at least 1"):
+    with pytest.raises(ValueError, match="epochs must be an integer >= 1"):
         fit_perceptron(xs, ys, epochs=0)
 
 
@@ -236,8 +240,8 @@ def test_bad_data_is_refused():
         fit_perceptron(xs, np.ones(4))
     with pytest.raises(ValueError, match="at least one example"):
         fit_perceptron(np.ones((0, 2)), np.ones(0))
-    for ask in (fit_perceptron, lambda xs, ys: perceptron_path(xs, ys, limit=3)):
-        with pytest.raises(ValueError, match=r"no coordinates, as the shape is \(3, 0\)"):
+    for ask in (fit_perceptron, lambda xs, ys: perceptron_path(xs, ys, max_updates=3)):
+        with pytest.raises(ValueError, match=r"no features, as the shape is \(3, 0\)"):
             ask(np.zeros((3, 0)), np.ones(3))
     with pytest.raises(ValueError, match="column 0 is inf"):
         fit_perceptron(np.array([[np.inf, 1.0]]), np.ones(1))
@@ -253,10 +257,13 @@ def test_path_is_the_loop(bias):
     xs, ys = planted(11, 30, 3, gap=0.02)
     v, mistakes, _, index = loop(xs, ys, bias=bias)
     path = perceptron_path(
-        jnp.asarray(xs, jnp.float32), jnp.asarray(ys, jnp.float32), limit=mistakes + 5, bias=bias
+        jnp.asarray(xs, jnp.float32),
+        jnp.asarray(ys, jnp.float32),
+        max_updates=mistakes + 5,
+        bias=bias,
     )
-    assert int(path.count) == mistakes
-    assert path.index.tolist() == index + [-1] * 5
+    assert int(path.n_updates) == mistakes
+    assert path.indices.tolist() == index + [-1] * 5
     assert path.model.v[mistakes:].tolist() == [v.tolist()] * 6
     assert path.model.v[0].tolist() == [0.0] * (3 + bias)
     assert bool(path.separated)
@@ -265,11 +272,13 @@ def test_path_is_the_loop(bias):
 def test_path_from_elsewhere():
     xs = jnp.eye(2)
     ys = jnp.ones(2)
-    path = perceptron_path(xs, ys, limit=4, bias=False, start=Perceptron(jnp.array([-1.0, 3.0])))
+    path = perceptron_path(
+        xs, ys, max_updates=4, bias=False, start=Perceptron(jnp.array([-1.0, 3.0]))
+    )
     assert path.model.w[:, 0].tolist() == [-1.0, 0.0, 1.0, 1.0, 1.0]
     short = perceptron_path(
-        xs, ys, limit=1, start=Perceptron(jnp.array([-9.0, 3.0]), jnp.array(0.0))
+        xs, ys, max_updates=1, start=Perceptron(jnp.array([-9.0, 3.0]), jnp.array(0.0))
     )
     assert not bool(short.separated)
     with pytest.raises(ValueError, match="start must have a bias"):
-        perceptron_path(xs, ys, limit=4, start=Perceptron(jnp.zeros(2)))
+        perceptron_path(xs, ys, max_updates=4, start=Perceptron(jnp.zeros(2)))

@@ -152,12 +152,12 @@ def test_leave_one_out_is_leaving_one_out(strength, outputs):
 
 
 def test_leave_one_out_where_features_outnumber_examples():
-    """With decay there is an answer; without, every example decides its own fit."""
+    """With decay there is an answer; without, every example has leverage 1."""
     xs = normal(0, 6, 9)
     ys = normal(1, 6)
     without = ridge(xs[1:], ys[1:], strength=0.1)
     assert np.isclose(leave_one_out(xs, ys, strength=0.1)[0], ys[0] - without(xs[0])[0], atol=1e-10)
-    with pytest.raises(ValueError, match="decides its own fit"):
+    with pytest.raises(ValueError, match="has leverage 1"):
         leave_one_out(xs, ys, strength=0.0)
     many = jax.jit(jax.vmap(lambda mu: leave_one_out(xs, ys, strength=mu)))(jnp.array([0.1, 1.0]))
     assert np.isclose(many[0, 0], ys[0] - without(xs[0])[0], atol=1e-10)

@@ -13,7 +13,14 @@ from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from thetax.models import NotSeparable, Perceptron, margin, max_margin, separate, signed_distance
+from thetax.models import (
+    NotSeparable,
+    Perceptron,
+    geometric_margin,
+    max_margin,
+    separate,
+    signed_distance,
+)
 
 pytestmark = pytest.mark.usefixtures("x64")
 seeds = st.integers(0, 10**6)
@@ -46,13 +53,15 @@ def test_margin_is_the_least_distance(seed):
     expected = (right * np.linalg.norm(xs - foot, axis=1)).min()
     for scale in (1.0, 7.5):
         unit = Perceptron(jnp.asarray(scale * w), jnp.asarray(scale * b))
-        assert np.isclose(margin(unit, jnp.asarray(xs), jnp.asarray(ys)), expected, atol=1e-12)
+        assert np.isclose(
+            geometric_margin(unit, jnp.asarray(xs), jnp.asarray(ys)), expected, atol=1e-12
+        )
 
 
 def test_no_direction_no_distance():
     unit = Perceptron(jnp.zeros(2), jnp.array(1.0))
     assert np.isnan(signed_distance(unit, jnp.ones(2), 1.0))
-    assert np.isnan(margin(unit, jnp.ones((3, 2)), jnp.ones(3)))
+    assert np.isnan(geometric_margin(unit, jnp.ones((3, 2)), jnp.ones(3)))
 
 
 @given(seeds, st.booleans())
@@ -163,7 +172,7 @@ def test_what_a_type_cannot_hold_is_told():
 def test_no_verdict_that_was_not_multiplied_out(monkeypatch):
     """Solvers that return nonsense are not believed."""
     nonsense = lambda xs, ys, bias: (np.array([1.0, -1.0, 0.0]), np.full(len(xs), 0.01))
-    for solver in ("_by_programme", "_by_hulls"):
+    for solver in ("_by_linear_program", "_by_convex_hulls"):
         monkeypatch.setattr(sys.modules["thetax.models.linear.infeasibility"], solver, nonsense)
     with pytest.raises(ArithmeticError, match="neither a separator nor a certificate"):
         separate(*near())
@@ -201,7 +210,9 @@ def test_max_margin_meets_the_optimality_conditions(seed, bias, scale):
     assert np.isclose(found.alpha.sum(), w @ w, rtol=1e-8)
     assert not bias or abs(found.alpha @ ys[found.support]) < 1e-8 * found.alpha.sum()
     assert np.isclose(
-        found.margin, margin(found.model, jnp.asarray(scale * xs), jnp.asarray(ys)), rtol=1e-9
+        found.margin,
+        geometric_margin(found.model, jnp.asarray(scale * xs), jnp.asarray(ys)),
+        rtol=1e-9,
     )
 
 
@@ -271,9 +282,9 @@ def test_max_margin_of_many_points():
 
 def test_max_margin_of_what_has_none():
     square = np.array([[0.0, 0.0], [1.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
-    with pytest.raises(NotSeparable, match="separates") as trouble:
+    with pytest.raises(NotSeparable, match="separates") as error:
         max_margin(square, np.array([1, 1, -1, -1]))
-    assert np.allclose(trouble.value.certificate, 0.25)
+    assert np.allclose(error.value.certificate, 0.25)
     with pytest.raises(ValueError, match="both labels"):
         max_margin(square, np.ones(4))
     assert np.isclose(max_margin(np.array([[3.0, 4.0]]), np.ones(1), bias=False).margin, 5.0)
@@ -299,7 +310,7 @@ def test_margins_map():
     """One compiled program over models and data sets."""
     xs, ys = cloud(0)
     w = np.random.default_rng(1).normal(size=(4, 3))
-    found = jax.jit(jax.vmap(lambda w: margin(Perceptron(w), jnp.asarray(xs), jnp.asarray(ys))))(
-        jnp.asarray(w)
-    )
+    found = jax.jit(
+        jax.vmap(lambda w: geometric_margin(Perceptron(w), jnp.asarray(xs), jnp.asarray(ys)))
+    )(jnp.asarray(w))
     assert np.allclose(found, [(ys * (xs @ row)).min() / np.linalg.norm(row) for row in w])

@@ -12,7 +12,7 @@ import pytest
 from contracts import filled
 
 from thetax.layers import GRU, LRU, LSTM, Elman, Recurrent, unroll
-from thetax.models import EncoderDecoder, NextToken, SequenceClassifier
+from thetax.models import EncoderDecoder, LanguageModelCell, SequenceClassifier
 
 TOKENS = jnp.array([2, 0, 4, 4])
 SOURCE = jnp.array([1, 5, 0])
@@ -20,7 +20,7 @@ SOURCE = jnp.array([1, 5, 0])
 
 def test_next_tokens_by_numpy():
     """Tokens one after another through an Elman cell, and a linear readout of its state."""
-    model = filled(partial(NextToken.init, 5, 3, 4, cell=Elman.init), 0)
+    model = filled(partial(LanguageModelCell.init, 5, 3, 4, cell=Elman.init), 0)
     E, U, V, b, W, c = (np.asarray(leaf) for leaf in jax.tree.leaves(model))
     z = np.zeros(4)
     expected = []
@@ -44,7 +44,7 @@ def step_by_step(cell, tokens, state):
     "cell", [Elman.init, LSTM.init, GRU.init, lambda d, m, key: LRU.init(d, 8, m, key=key)]
 )
 def test_teacher_forcing_is_step_by_step(cell):
-    model = NextToken.init(5, 3, 4, cell=cell, key=jr.key(0))
+    model = LanguageModelCell.init(5, 3, 4, cell=cell, key=jr.key(0))
     expected = step_by_step(model, TOKENS, model.start)
     np.testing.assert_allclose(Recurrent(model)(TOKENS), expected, atol=1e-5)
 
@@ -74,10 +74,10 @@ def test_values_and_gradients_of_a_pair(cell, attend):
 
 def test_without_attention_the_state_is_handed_on():
     model = EncoderDecoder.init(6, 5, 3, 2, cell=GRU.init, key=jr.key(0))
-    read = unroll(model.encoder.back, model.source(SOURCE), reverse=True)[0]
+    read = unroll(model.encoder.backward, model.source(SOURCE), reverse=True)[0]
     expected = step_by_step(model.target, TOKENS, read)
     np.testing.assert_allclose(model((SOURCE, TOKENS)), expected, atol=1e-5)
-    with pytest.raises(ValueError, match="no attention to align with"):
+    with pytest.raises(ValueError, match="alignment needs attention"):
         model.alignment(SOURCE, TOKENS)
 
 
@@ -116,5 +116,5 @@ def test_a_classifier_reads_what_is_there():
 
 def test_attention_and_its_matrix_come_together():
     model = EncoderDecoder.init(6, 5, 3, 2, attention_width=4, key=jr.key(4))
-    with pytest.raises(ValueError, match="come together"):
+    with pytest.raises(ValueError, match="give both attention and C"):
         EncoderDecoder(model.source, model.encoder, model.target, model.attention)

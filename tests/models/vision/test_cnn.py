@@ -13,7 +13,7 @@ import pytest
 
 from thetax import tree
 from thetax.core import predict
-from thetax.layers import BatchNorm, fold
+from thetax.layers import BatchNorm, fold_batch_norm
 from thetax.models import CNN, LeNet
 from thetax.train import Silent, cross_entropy, descend, error_rate, fit
 
@@ -59,7 +59,7 @@ def test_digits_and_photographs_fit(side, widths):
 def test_norms_fold_and_dropout_draws():
     net = CNN.init((3,), classes=2, normalise=BatchNorm.init, dropout=0.5, key=jr.key(0))
     xs = jr.normal(jr.key(1), (6, 1, 6, 6))
-    one = jax.jit(fold)(net, xs)
+    one = jax.jit(fold_batch_norm)(net, xs)
     np.testing.assert_allclose(jax.jit(predict)(net, xs), jax.jit(predict)(one, xs), atol=1e-5)
     assert net.stages[0].layers[0].b is None  # the norm has the offset
     assert not jnp.allclose(one(xs[0], key=jr.key(0)), one(xs[0], key=jr.key(1)))
@@ -122,6 +122,9 @@ def test_too_many_halvings_are_counted():
     x = jnp.ones((1, 28, 20))
     with pytest.raises(ValueError, match="20 pixels can be halved 4 times, but there are 6 stages"):
         net(6, 1)(x)
-    with pytest.raises(ValueError, match="20 pixels halved 3 times are 2, but got places=3"):
+    with pytest.raises(
+        ValueError,
+        match="expected at least pool_size=3 pixels after the stages; got 2, 20 halved 3 times",
+    ):
         net(3, 3)(x)
     assert net(4, 1)(x).shape == (2,)

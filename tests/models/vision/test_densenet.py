@@ -12,7 +12,7 @@ import pytest
 
 from thetax import tree
 from thetax.core import predict
-from thetax.layers import Affine, Convolution, fold
+from thetax.layers import Affine, Convolution, fold_batch_norm
 from thetax.models import DenseNet
 
 
@@ -48,7 +48,7 @@ def test_a_layer_appends_and_a_transition_halves():
     net = DenseNet.init((2, 1), classes=2, channels=1, growth_rate=2, small=True, key=jr.key(0))
     xs = jr.normal(jr.key(1), (6, 4, 4, 6))
     relu = lambda y: jnp.maximum(y, 0)
-    folded = jax.jit(fold)(net.stages[0], xs)
+    folded = jax.jit(fold_batch_norm)(net.stages[0], xs)
     n1, _, narrow, n2, _, across = folded.layers[0].inner.layers
     x = xs[0]
     y = folded.layers[0](x)
@@ -57,7 +57,7 @@ def test_a_layer_appends_and_a_transition_halves():
     assert narrow.W.shape == (8, 4, 1, 1)
     assert across.W.shape == (2, 8, 3, 3)
     wide = jr.normal(jr.key(2), (6, 8, 4, 6))
-    between = jax.jit(fold)(net.transitions[0], wide)
+    between = jax.jit(fold_batch_norm)(net.transitions[0], wide)
     norm, _, convolution, _ = between.layers
     z = convolution(relu(norm(wide[0])))
     np.testing.assert_allclose(
@@ -68,13 +68,13 @@ def test_a_layer_appends_and_a_transition_halves():
 def test_folding_changes_nothing_on_the_batch():
     net = DenseNet.init((1, 1), classes=2, channels=1, growth_rate=2, small=True, key=jr.key(0))
     xs = jr.normal(jr.key(1), (5, 1, 4, 4))
-    found = jax.jit(predict)(jax.jit(fold)(net, xs), xs)
+    found = jax.jit(predict)(jax.jit(fold_batch_norm)(net, xs), xs)
     np.testing.assert_allclose(jax.jit(predict)(net, xs), found, atol=1e-5)
 
 
 def test_an_unknown_depth_is_refused():
     with pytest.raises(
-        ValueError, match="the depth is 121, or a tuple of layers in each stage; got 50"
+        ValueError, match="layout must be the depth 121 or a tuple of layers per stage; got 50"
     ):
         DenseNet.init(50, classes=2, key=jr.key(0))
 
@@ -83,11 +83,11 @@ def test_an_unknown_depth_is_refused():
 @pytest.mark.parametrize(
     ("layout", "sizes", "says"),
     [
-        ("121", {}, "a tuple of layers in each stage; got '121'"),
-        ((), {}, r"every stage has at least one layer; got \(\)"),
-        ((2, 0), {}, r"every stage has at least one layer; got \(2, 0\)"),
-        ((1,), {"classes": 0}, "all sizes are at least 1; got classes=0"),
-        ((1,), {"growth_rate": 0}, "growth_rate=0"),
+        ("121", {}, "a tuple of layers per stage; got '121'"),
+        ((), {}, r"every stage must have at least one layer; got \(\)"),
+        ((2, 0), {}, r"every stage must have at least one layer; got \(2, 0\)"),
+        ((1,), {"classes": 0}, "classes must be an integer >= 1; got 0"),
+        ((1,), {"growth_rate": 0}, "growth_rate must be an integer >= 1; got 0"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(layout, sizes, says):

@@ -114,7 +114,7 @@ def test_parameters_are_the_published_ones():
 @pytest.mark.slow
 def test_it_reads_digits():
     xs, ys = load("digits").train
-    train, test = split((xs[:, None], ys), 0.8, key=jr.key(0), by=ys)
+    train, test = split((xs[:, None], ys), 0.8, key=jr.key(0), stratify=ys)
     net = Mixer.init(
         2,
         classes=10,
@@ -139,13 +139,13 @@ def test_it_reads_digits():
 
 @pytest.mark.parametrize("given", [{"image_size": (224, 225)}, {"depth": 0}, {"patch_size": 0}])
 def test_what_cannot_be_meant_is_refused(given):
-    with pytest.raises(ValueError, match="patches that tile the image; got"):
+    with pytest.raises(ValueError, match="patch_size must divide the image_size; got"):
         Mixer.init(classes=2, key=jr.key(0), **given)
 
 
 @pytest.mark.usefixtures("unchecked")
 def test_what_is_no_image_is_told():
-    with pytest.raises(ValueError, match="all sizes are at least 1; got classes=0"):
+    with pytest.raises(ValueError, match="all sizes must be >= 1; got classes=0"):
         Mixer.init(classes=0, key=jr.key(0))
     net = Mixer.init(
         1,

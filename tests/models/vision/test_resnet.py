@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from thetax import tree
-from thetax.layers import Affine, BatchNorm, Convolution, Linear, fold
+from thetax.layers import Affine, BatchNorm, Convolution, Linear, fold_batch_norm
 from thetax.models import ResNet, ResNetLayout
 
 
@@ -47,7 +47,7 @@ def test_a_block_is_its_equation():
         ResNetLayout((1,), 2), classes=2, channels=1, width=2, small=True, key=jr.key(0)
     )
     xs = jr.normal(jr.key(1), (6, 2, 5, 5))
-    (block,) = fold(net.stages[0], xs).layers
+    (block,) = fold_batch_norm(net.stages[0], xs).layers
     narrow, n1, _, across, n2, _, widen, n3 = block.layers[0].inner.layers
     skip, n4 = block.layers[0].skip.layers
     x = xs[0]
@@ -67,7 +67,7 @@ def test_norms_have_the_moments_of_images():
 
 def test_an_unknown_depth_is_refused():
     with pytest.raises(
-        ValueError, match="the depth is one of 18, 34, 50, or a ResNetLayout; got 20"
+        ValueError, match="layout must be a depth \\(18, 34, 50\\) or a ResNetLayout; got 20"
     ):
         ResNet.init(20, classes=2, key=jr.key(0))
 
@@ -83,10 +83,10 @@ def test_a_tuple_of_blocks_is_a_layout():
 @pytest.mark.parametrize(
     ("layout", "sizes", "says"),
     [
-        ("resnet18", {}, "one of 18, 34, 50, or a ResNetLayout; got 'resnet18'"),
-        ((), {}, "every stage has at least one block"),
+        ("resnet18", {}, "or a ResNetLayout; got 'resnet18'"),
+        ((), {}, "every stage must have at least one block"),
         (ResNetLayout((0, 1)), {}, r"at least one block, .*; got ResNetLayout\(blocks=\(0, 1\)"),
-        (18, {"classes": 0}, "all sizes are at least 1; got classes=0"),
+        (18, {"classes": 0}, "classes must be an integer >= 1; got 0"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(layout, sizes, says):
@@ -98,7 +98,7 @@ def test_what_cannot_be_meant_is_refused(layout, sizes, says):
 def test_what_is_no_image_is_told():
     net = ResNet.init((1,), classes=2, width=2, normalise=Affine.init, key=jr.key(0))
     for shape, says in (
-        ((3, 0, 0), "there is nothing in it"),
+        ((3, 0, 0), "the input is empty"),
         ((8, 8, 3), "channels come first"),
         ((5, 3, 8, 8), "jax.vmap"),
     ):

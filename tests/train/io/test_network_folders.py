@@ -14,15 +14,15 @@ import pytest
 import safetensors.numpy
 from contracts import same_bits
 
-from thetax.data import BytePairs, WordPiece
-from thetax.data.text.bytepairs import BYTE
+from thetax.data import BytePairEncoding, WordPiece
+from thetax.data.text.byte_pair_encoding import BYTE
 from thetax.layers import Linear
 from thetax.models import BERT, GPT, BERTPretraining, MaskedLM, ViT, gguf_llama
 from thetax.train import load_pretrained, save_pretrained
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "##b"]
 bert = partial(BERT.init, len(PIECES), 4, depth=2, heads=2, hidden=6, max_length=7)
-llama = partial(GPT.llama, 260, 8, depth=2, heads=2, groups=1, hidden=32)
+llama = partial(GPT.llama, 260, 8, depth=2, heads=2, kv_heads=1, hidden=32)
 
 
 def drawn(make, seed: int = 0):
@@ -54,7 +54,7 @@ def test_a_bert_comes_back_with_all_that_is_its_own(folder):
     assert same(network.model, drawn(bert))
     assert same(network.pool, drawn(partial(Linear.init, 4, 4), 1))
     assert network.tokeniser.tokens("ab a").tolist() == [5, 7, 5]
-    assert network.chat == ""
+    assert network.chat_template == ""
     assert sorted(path.name for path in folder.iterdir()) == [
         *(
             "config.json",
@@ -96,7 +96,7 @@ def test_a_vit_without_classes_has_no_head_in_its_file(tmp_path):
 
 def test_a_pool_belongs_to_an_encoder(tmp_path):
     with pytest.raises(
-        ValueError, match="a pool belongs to a BERT or a ViT without classes; got a GPT"
+        ValueError, match="pool needs a BERT or a ViT without classes as the model; got a GPT"
     ):
         save_pretrained(tmp_path, drawn(llama), pool=drawn(partial(Linear.init, 8, 8)))
 
@@ -215,11 +215,11 @@ def poison(folder):
 @pytest.mark.parametrize(
     ("hurt", "says"),
     [
-        (lambda folder: cut(folder, "model.safetensors"), "is not a whole safetensors file"),
+        (lambda folder: cut(folder, "model.safetensors"), "is not a complete safetensors file"),
         (lambda folder: cut(folder, "config.json"), r"config\.json: not readable as a JSON object"),
         (
             lambda folder: (folder / "config.json").unlink(),
-            "there is no file .*config.json; give the folder",
+            "config.json does not exist. Give a folder",
         ),
         (
             lambda folder: (folder / "model.safetensors").unlink(),
@@ -227,33 +227,33 @@ def poison(folder):
         ),
         (
             partial(rewrite, model_type="t5"),
-            "model_type is 't5'; bert, vit, gpt2 and llama can be read",
+            "model_type is 't5'; bert, vit, gpt2 and llama are supported",
         ),
         (
             partial(
                 rewrite, model_type="vit", architectures=["ViTModel"], image_size=4, patch_size=2
             ),
-            "the tensors of .* do not make this model",
+            "the tensors of .* do not fit this model",
         ),
         (
             partial(rewrite, hidden_size=8),
-            r"misshapen: embeddings\.LayerNorm\.bias is float32\(4,\), expected",
+            r"misshapen: embeddings\.LayerNorm\.bias is float32\(4,\); expected",
         ),
         (
             partial(rewrite, hidden_size=1 << 22),
-            r"are those of [\d,]+ numbers, but its tensors hold \d+",
+            r"describe [\d,]+ weights, but its tensors have \d+",
         ),
-        (partial(rewrite, num_hidden_layers=1024), r"are those of [\d,]+ numbers"),
+        (partial(rewrite, num_hidden_layers=1024), r"describe [\d,]+ weights"),
         (
             partial(rewrite, vocab_size=1 << 60),
-            "vocab_size is 1152921504606846976; expected a whole number from 1",
+            "vocab_size is 1152921504606846976; expected an integer from 1",
         ),
         (partial(rewrite, num_hidden_layers=3), r"missing: encoder\.layer\.2\..* and 8 more"),
         (
             partial(rewrite, rename=lambda name: name.replace("pooler.dense.b", "odd.b")),
             r"extra: odd\.bias",
         ),
-        (poison, r"has NaN or infinity in trunk\.blocks\.layers\.feed\.down\.b; get it anew"),
+        (poison, r"has NaN or infinity in trunk\.blocks\.layers\.feed\.down\.b. Download it again"),
     ],
     ids=[
         *(
@@ -282,7 +282,7 @@ def test_a_folder_that_lies_is_refused(folder, hurt, says):
 
 
 def test_no_folder_and_no_tokeniser(folder, tmp_path):
-    with pytest.raises(ValueError, match=r"there is no folder nowhere; check the path"):
+    with pytest.raises(ValueError, match=r"nowhere does not exist. Check the path"):
         load_pretrained("nowhere")
     for name in ("tokenizer.json", "vocab.txt"):
         (folder / name).unlink()
@@ -296,7 +296,7 @@ def test_the_template_for_chat(folder, where):
     template = "{{ messages }}"
     text = json.dumps({"chat_template": template}) if where.endswith("json") else template
     (folder / where).write_text(text)
-    assert load_pretrained(folder).chat == template
+    assert load_pretrained(folder).chat_template == template
 
 
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
@@ -343,9 +343,9 @@ def test_a_gguf_file_has_all_of_it(tmp_path, tied):
     for place in (path, tmp_path):
         network = load_pretrained(place)
         assert same(network.model, model)
-    assert isinstance(network.tokeniser, BytePairs)
+    assert isinstance(network.tokeniser, BytePairEncoding)
     assert network.tokeniser.tokens("lo1<|im_end|>").tolist()[0::2] == [259, 2]
-    assert (network.chat, network.config["eos_token_id"]) == (
+    assert (network.chat_template, network.config["eos_token_id"]) == (
         "<|im_start|>system\nBe kind<|im_end|>",
         2,
     )
@@ -354,13 +354,13 @@ def test_a_gguf_file_has_all_of_it(tmp_path, tied):
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        ({"architecture": "gptneox"}, "general.architecture is 'gptneox'; llama can be read"),
+        ({"architecture": "gptneox"}, "general.architecture is 'gptneox'; only llama is supported"),
         (
             {"embedding_length": 1 << 22, "rope.dimension_count": 1 << 21},
-            r"are those of [\d,]+ numbers",
+            r"describe [\d,]+ weights",
         ),
         ({"block_count": 3}, r"missing: blk\.2\.attn_k\.weight"),
-        ({"attention.head_count": 0}, "num_attention_heads is 0; expected a whole number"),
+        ({"attention.head_count": 0}, "num_attention_heads is 0; expected an integer"),
     ],
 )
 def test_a_gguf_file_that_lies_is_refused(tmp_path, more, says):
@@ -372,5 +372,5 @@ def test_a_gguf_file_that_lies_is_refused(tmp_path, more, says):
 def test_a_gguf_file_cut_off(tmp_path):
     path = write_gguf(tmp_path / "tiny.gguf", drawn(llama))
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(ValueError, match="it was cut off"):
+    with pytest.raises(ValueError, match="is truncated"):
         load_pretrained(path)

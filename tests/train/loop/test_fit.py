@@ -16,14 +16,14 @@ from thetax.core import Iteration
 from thetax.layers import BatchNorm, Chain, Dropout, Ensemble, Linear, Residual
 from thetax.models import MLP
 from thetax.train import (
-    Diverged,
+    DivergenceError,
     cross_entropy,
     descend,
     error_rate,
     evaluate,
     fit,
     mixed_precision,
-    restarts,
+    per_member,
     squared_error,
     squared_loss,
 )
@@ -148,7 +148,7 @@ def test_same_key_same_bits(silent):
 def test_chunks_do_not_show(silent, monkeypatch, beat):
     """However an epoch is cut, weights are the same bits."""
     expected = quiet(descent, network(), data(), silent, epochs=3)
-    monkeypatch.setattr(loop, "BEAT", beat)
+    monkeypatch.setattr(loop, "CHUNK_SECONDS", beat)
     found = quiet(descent, network(), data(), silent, epochs=3)
     assert same_bits(found.model, expected.model)
     assert np.allclose(found.history["train loss"], expected.history["train loss"], rtol=1e-6)
@@ -162,7 +162,7 @@ def test_a_stream_in_the_same_order_is_the_same_fit(silent):
     key_order = jr.split(KEY, 3)[0]
 
     def stream(epoch):
-        rows = np.asarray(loop.shuffled(key_order, epoch, 24))
+        rows = np.asarray(loop.epoch_order(key_order, epoch, 24))
         for part in rows.reshape(3, 8):
             yield xs[part], ys[part]
 
@@ -299,7 +299,9 @@ def test_patience(silent, script, patience, epochs, best):
     assert found.model.values == best == 1 + np.argmin(script[:epochs])
     early = epochs < len(script)
     waited = "1 epoch" if patience == 1 else f"{patience} epochs"
-    assert found.reason == (f"no better for {waited}" if early else f"all {epochs} epochs done")
+    assert found.reason == (
+        f"no improvement for {waited}" if early else f"all {epochs} epochs done"
+    )
 
 
 def test_one_epoch_is_not_many(silent):
@@ -377,7 +379,7 @@ def test_restarts_of_networks_with_batch_norm_are_validated(silent):
     make = lambda key: MLP.init(3, 4, 2, normalise=BatchNorm.init, key=key)
     net = Ensemble.init(make, 2, key=jr.key(0))
     found = quiet(
-        restarts(descent), net, data(), silent, validation=0.25, metrics={"error": error_rate}
+        per_member(descent), net, data(), silent, validation=0.25, metrics={"error": error_rate}
     )
     assert len(found.history["valid error"]) == 2
 
@@ -421,7 +423,7 @@ def test_an_info_without_names_is_refused(silent):
 def test_weights_that_are_not_finite_are_never_an_answer(silent):
     """An update that overflows on a finite loss and gradient is seen at the end of the epoch."""
     poison = optax.stateless(lambda updates, params: jax.tree.map(lambda u: u * jnp.inf, updates))
-    with pytest.raises(Diverged, match="weights became nan"):
+    with pytest.raises(DivergenceError, match="weights became nan"):
         quiet(
             descend(squared_error, poison),
             Linear(jnp.ones((1, 3)), jnp.zeros(1)),
@@ -436,7 +438,9 @@ def test_a_number_that_is_not_finite_stops_at_its_step(silent):
     """The fifth step, in the second epoch, is named, and so is the reading; later steps are not
     taken.
     """
-    with pytest.raises(Diverged, match=r"loss became inf at step 5\. No checkpoint") as caught:
+    with pytest.raises(
+        DivergenceError, match=r"loss became inf at step 5\. No checkpoint"
+    ) as caught:
         quiet(Iteration(State, burn), Numbers(jnp.zeros(())), jnp.arange(24), silent, epochs=4)
     assert (caught.value.step, caught.value.name) == (5, "loss")
 
@@ -444,7 +448,7 @@ def test_a_number_that_is_not_finite_stops_at_its_step(silent):
 def test_divergence_of_a_descent(silent):
     """A rate far too large ends in Diverged with a word on what to try, not in NaN weights."""
     wild = descend(squared_error, optax.sgd(1e12))
-    with pytest.raises(Diverged, match=r"smaller rate.*clip_by_global_norm"):
+    with pytest.raises(DivergenceError, match=r"smaller learning rate.*clip_by_global_norm"):
         quiet(
             wild,
             Linear(jnp.ones((1, 3)), jnp.zeros(1)),
@@ -458,7 +462,7 @@ def test_divergence_of_a_descent(silent):
     ("dtype", "scale", "advice"),
     [
         (jnp.float16, 1e3, "float16, whose largest number is 65504 .* Compute in bfloat16"),
-        (jnp.bfloat16, 1e30, "Try a smaller rate"),
+        (jnp.bfloat16, 1e30, "Try a smaller learning rate"),
     ],
     ids=["float16", "bfloat16"],
 )
@@ -466,7 +470,7 @@ def test_an_overflow_of_float16_is_not_blamed_on_the_rate(silent, dtype, scale, 
     """1000² is beyond float16, and (1e30)² beyond bfloat16, whose range is that of float32."""
     objective = mixed_precision(squared_error, dtype=dtype)
     data = jnp.full((16, 3), scale), jnp.zeros(16)
-    with pytest.raises(Diverged, match=f"became inf at step 1. .*{advice}"):
+    with pytest.raises(DivergenceError, match=f"became inf at step 1. .*{advice}"):
         quiet(
             descend(objective, optax.sgd(1e-9)),
             Linear(jnp.ones((1, 3)), jnp.zeros(1)),
@@ -485,12 +489,12 @@ def test_a_gradient_that_is_not_finite_is_seen_where_the_loss_is_finite(silent):
 
     trap.defjvp(lambda primals, tangents: (primals[0], tangents[0] * jnp.nan))
     objective = lambda model, batch, *, key=None: trap(model.values.sum())
-    with pytest.raises(Diverged, match="gradient became nan at step 1"):
+    with pytest.raises(DivergenceError, match="gradient became nan at step 1"):
         quiet(descend(objective, optax.sgd(0.1)), Numbers(jnp.ones(2)), jnp.arange(8), silent)
 
 
 def test_a_stream_stops_too(silent):
-    with pytest.raises(Diverged):
+    with pytest.raises(DivergenceError):
         quiet(descent, network(), poisoned(2), silent)
 
 
@@ -499,7 +503,7 @@ def test_a_stream_does_not_forget_a_bad_step(silent):
     sound again.
     """
     patient = descend(cross_entropy, optax.apply_if_finite(optax.sgd(0.1), 10))
-    with pytest.raises(Diverged, match="at step 3"):
+    with pytest.raises(DivergenceError, match="at step 3"):
         quiet(patient, network(), poisoned(2), silent, epochs=1)
 
 
@@ -532,7 +536,7 @@ def test_progress_is_told_everything(monkeypatch):
     """start, updates, epochs and close, in order; the loss is the mean loss so far, the row holds
     the history.
     """
-    monkeypatch.setattr(loop, "BEAT", 1e-9)  # an update a step
+    monkeypatch.setattr(loop, "CHUNK_SECONDS", 1e-9)  # an update a step
     diary = Diary()
     found = fit(
         plain,
@@ -557,7 +561,7 @@ def test_progress_is_told_everything(monkeypatch):
 
 def test_progress_is_closed_when_a_fit_fails():
     diary = Diary()
-    with pytest.raises(Diverged):
+    with pytest.raises(DivergenceError):
         fit(
             Iteration(State, burn),
             Numbers(jnp.zeros(())),

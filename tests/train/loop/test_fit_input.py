@@ -43,11 +43,15 @@ BAD_DATA = [
         (xs[:0], ys[:0]),
         r"data\[0\]: expected at least one example, but the shape is \(0, 3\)",
     ),
-    ("no arrays", (), "holds no arrays"),
-    ("unequal lengths", (xs, ys[:-1]), r"data: expected arrays of one length, got \[20, 19\]"),
+    ("no arrays", (), "contains no arrays"),
+    (
+        "unequal lengths",
+        (xs, ys[:-1]),
+        r"data: all arrays must have the same length; got \[20, 19\]",
+    ),
     ("object", (xs.astype(object), ys), r"data\[0\]: expected numbers, but the dtype is object"),
     ("strings", (xs, ys.astype(str)), r"data\[1\]: expected numbers, but the dtype is <U"),
-    ("a list of lists", ([[1.0, 2.0, 3.0]], [0]), "data: expected arrays, got lists"),
+    ("a list of lists", ([[1.0, 2.0, 3.0]], [0]), "data: expected arrays; got lists"),
     (
         "NaN",
         (spoiled(np.nan), ys),
@@ -71,15 +75,19 @@ BAD_DATA = [
     (
         "label too large",
         (xs, with_label(2)),
-        r"data\[1\]: expected labels from 0 to 1, but row 7 is 2. Make it 3 classes",
+        r"data\[1\]: expected labels from 0 to 1, but row 7 is 2. Use 3 classes",
     ),
     (
         "label negative",
         (xs, with_label(-1)),
         r"data\[1\]: expected labels from 0 to 1, but row 7 is -1. Renumber",
     ),
-    ("labels as floats", (xs, ys.astype(np.float32)), "expected an integer or 2 probabilities"),
-    ("labels as booleans", (xs, ys.astype(bool)), "expected an integer or 2 probabilities"),
+    (
+        "labels as floats",
+        (xs, ys.astype(np.float32)),
+        "expected an integer label or 2 probabilities",
+    ),
+    ("labels as booleans", (xs, ys.astype(bool)), "expected an integer label or 2 probabilities"),
     ("wrong width", (xs[:, :2], ys), r"expected one example of shape \(3,\), got \(2,\)"),
     (
         "wrong rank",
@@ -122,26 +130,26 @@ def test_bad_validation_data(silent, data, message):
 
 
 BAD_SETTINGS = [
-    ({"epochs": 0}, "epochs must be a whole number of at least 1; got 0"),
-    ({"batch_size": 0}, "batch_size must be a whole number of at least 1; got 0"),
+    ({"epochs": 0}, "epochs must be an integer >= 1; got 0"),
+    ({"batch_size": 0}, "batch_size must be an integer >= 1; got 0"),
     ({"batch_size": 21}, "batch_size=21 is larger than the 20 examples"),
     (
         {"patience": 0, "validation": 0.2, "metrics": metrics},
-        "patience must be a whole number of at least 1",
+        "patience must be an integer >= 1; got 0",
     ),
     ({"patience": 2}, "patience needs a validation set and a metric"),
-    ({"patience": 2, "validation": 0.2}, "a validation set needs metrics"),
-    ({"patience": 2, "metrics": metrics}, "a validation set needs metrics"),
-    ({"validation": 0.0, "metrics": metrics}, "strictly between 0 and 1"),
-    ({"validation": 1.0, "metrics": metrics}, "strictly between 0 and 1"),
-    ({"validation": -0.5, "metrics": metrics}, "strictly between 0 and 1"),
-    ({"validation": 10, "metrics": metrics}, "strictly between 0 and 1"),
+    ({"patience": 2, "validation": 0.2}, "validation and metrics need each other"),
+    ({"patience": 2, "metrics": metrics}, "validation and metrics need each other"),
+    ({"validation": 0.0, "metrics": metrics}, r"validation as a fraction must be in \(0, 1\)"),
+    ({"validation": 1.0, "metrics": metrics}, r"validation as a fraction must be in \(0, 1\)"),
+    ({"validation": -0.5, "metrics": metrics}, r"validation as a fraction must be in \(0, 1\)"),
+    ({"validation": 10, "metrics": metrics}, r"validation as a fraction must be in \(0, 1\)"),
     ({"key": 0}, r"such as jax\.random\.key\(0\); got 0"),
     ({"metrics": [error_rate], "validation": 0.2}, "metrics must be a dict"),
-    ({"epochs": "3"}, "epochs must be a whole number"),
+    ({"epochs": "3"}, "epochs must be an integer >= 1; got '3'"),
     (
         {"validation": 0.9, "metrics": metrics},
-        "20 examples less 18 held out leave fewer than one batch of 5",
+        "the 2 training examples left after holding out 18 are fewer than batch_size=5",
     ),
 ]
 
@@ -173,7 +181,7 @@ def stream(*batches):
         (
             stream((xs, ys)),
             {"validation": 0.2, "metrics": metrics},
-            "a stream has no fraction to hold out",
+            "with a stream, validation must be a data set, not a fraction",
         ),
         (
             stream((spoiled(np.nan), ys)),
@@ -185,7 +193,7 @@ def stream(*batches):
             {},
             r"stream\(0\)\[1\]: expected labels from 0 to 1, but row 7 is 5",
         ),
-        (lambda epoch: iter([(xs, ys)][epoch:]), {"epochs": 2}, "gave no batch in a later epoch"),
+        (lambda epoch: iter([(xs, ys)][epoch:]), {"epochs": 2}, r"stream\(1\) gave no batch"),
     ],
     ids=["empty", "fraction", "NaN", "label", "empty later"],
 )
@@ -195,7 +203,7 @@ def test_bad_streams(silent, data, settings, message):
 
 
 def test_wrong_targets_are_refused(silent):
-    with pytest.raises(ValueError, match=r"expected a target of shape \(2,\), got \(3,\)"):
+    with pytest.raises(ValueError, match=r"expected a target of shape \(2,\); got \(3,\)"):
         fit(
             descend(squared_error, optax.sgd(0.1)),
             model(),

@@ -32,7 +32,7 @@ def same(a, b) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["manifest.json", "place.json"])
+@pytest.mark.parametrize("name", ["manifest.json", "position.json"])
 def test_a_full_disk_stops_cleanly_and_the_run_goes_on(tmp_path, monkeypatch, name):
     whole = train(None)
     write = disk.write
@@ -45,11 +45,11 @@ def test_a_full_disk_stops_cleanly_and_the_run_goes_on(tmp_path, monkeypatch, na
                 raise OSError(errno.ENOSPC, "No space left on device")
         write(path, content)
 
-    monkeypatch.setattr(loop, "BEAT", 0.01)
-    run = Run(tmp_path / "run", share=1.0)
+    monkeypatch.setattr(loop, "CHUNK_SECONDS", 0.01)
+    run = Run(tmp_path / "run", checkpoint_time=1.0)
     with monkeypatch.context() as patch:
         patch.setattr(disk, "write", full_after_two)
-        with pytest.raises(OSError, match=r"No space left on device.*is whole; free some space"):
+        with pytest.raises(OSError, match=r"No space left on device.*is complete; free some space"):
             train(run)
     assert len(list((run.folder / "checkpoints").glob("[0-9]*"))) == 2
     assert same(train(Run(tmp_path / "run")).model, whole.model)
@@ -88,6 +88,6 @@ def test_a_full_disk_at_the_end_names_the_file_and_the_run_goes_on(tmp_path, mon
             OSError, match=r"the weights to .*model\.safetensors: .*No space left.* take 104 bytes"
         ) as full:
             train(run, epochs=2)
-    assert re.search(r"the disk has [\d,]+ free\. Make room and resume", str(full.value))
+    assert re.search(r"the disk has [\d,]+ free\. Free some space and resume", str(full.value))
     assert not [path for path in run.folder.iterdir() if "model" in path.name]
     assert same(train(Run(tmp_path / "run"), epochs=2).model, train(None, epochs=2).model)

@@ -45,7 +45,7 @@ def test_killed_and_resumed_here(tmp_path, monkeypatch):
     """The quick one: only the run that is killed is another process, which compiles with the
     settings of this one.
     """
-    monkeypatch.setattr(loop, "BEAT", 1e-9)
+    monkeypatch.setattr(loop, "CHUNK_SECONDS", 1e-9)
     for name in ("jax_disable_most_optimizations", "jax_default_matmul_precision"):
         monkeypatch.setenv(name.upper(), str(jax.config.values[name]))
     step = random.Random(1).randrange(13, 24)  # of 24, in the second epoch
@@ -116,7 +116,7 @@ def flip_a_bit(path: Path) -> None:
         lambda newest: flip_a_bit(largest(newest)),
         lambda newest: largest(newest).unlink(),
         lambda newest: (newest / "manifest.json").write_text("{"),
-        lambda newest: (newest / "place.json").unlink(),
+        lambda newest: (newest / "position.json").unlink(),
     ],
     ids=["truncated", "one bit flipped", "file missing", "manifest broken", "place missing"],
 )

@@ -21,7 +21,7 @@ from thetax.train import Run, descend, fit, load_weights, squared_error
 from thetax.train.loop.checkpoint import Checkpoints
 
 descent = descend(squared_error, optax.sgd(0.05))
-ASKED = {"recipe": "line", "arguments": {"rate": 0.05, "widths": (3, 1)}, "seed": 7}
+REQUEST = {"recipe": "line", "arguments": {"rate": 0.05, "widths": (3, 1)}, "seed": 7}
 
 
 def model():
@@ -39,7 +39,7 @@ def train(run, silent, iteration=descent, **settings):
 
 @pytest.fixture
 def run(tmp_path) -> Run:
-    return Run.begin(tmp_path / "run", **ASKED)
+    return Run.begin(tmp_path / "run", **REQUEST)
 
 
 def test_begin_writes_what_was_asked(run):
@@ -49,12 +49,12 @@ def test_begin_writes_what_was_asked(run):
     assert there["arguments"] == {"rate": 0.05, "widths": [3, 1]}
     assert there["seed"] == 7
     assert there["versions"]["jax"] == jax.__version__
-    assert Run.open(run.folder).described == there
+    assert Run.open(run.folder).description == there
 
 
 def test_the_same_run_may_begin_again(run):
     """Tuples and numpy numbers are the same arguments as their JSON."""
-    same = {**ASKED, "arguments": {"rate": np.float64(0.05), "widths": [3, 1]}}
+    same = {**REQUEST, "arguments": {"rate": np.float64(0.05), "widths": [3, 1]}}
     before = (run.folder / "run.json").read_bytes()
     assert Run.begin(run.folder, **same).folder == run.folder
     assert (run.folder / "run.json").read_bytes() == before
@@ -74,16 +74,16 @@ def test_another_run_is_refused(run, change, message):
     """The message names what differs, what is there and what was asked."""
     run.write("fit.json", {})
     with pytest.raises(ValueError, match=f"holds another run: .*{message}"):
-        Run.begin(run.folder, **{**ASKED, **change})
+        Run.begin(run.folder, **{**REQUEST, **change})
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path):
     (tmp_path / "thesis.txt").write_text("do not touch")
     with pytest.raises(ValueError, match="not empty and holds no run"):
-        Run.begin(tmp_path, **ASKED)
+        Run.begin(tmp_path, **REQUEST)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
     (tmp_path / "empty").mkdir()
-    assert Run.begin(tmp_path / "empty", **ASKED).described["seed"] == 7
+    assert Run.begin(tmp_path / "empty", **REQUEST).description["seed"] == 7
 
 
 def test_open_needs_a_run(tmp_path):
@@ -96,7 +96,7 @@ def test_a_damaged_description_is_a_value_error(run, content):
     run.write("fit.json", {})
     (run.folder / "run.json").write_text(content)
     with pytest.raises(ValueError, match=r"run\.json"):
-        Run.begin(run.folder, **ASKED)
+        Run.begin(run.folder, **REQUEST)
 
 
 @pytest.mark.parametrize(
@@ -118,12 +118,12 @@ def test_a_damaged_description_is_a_value_error(run, content):
 )
 def test_an_edited_description_is_refused(run, change, message):
     """Else it would be resumed with other settings than it began with, and end in other weights."""
-    run.write("run.json", {**run.described, **change})
+    run.write("run.json", {**run.description, **change})
     with pytest.raises(ValueError, match=message):
         Run.open(run.folder)
     run.write("fit.json", {})
     with pytest.raises(ValueError, match=message):
-        Run.begin(run.folder, **ASKED)
+        Run.begin(run.folder, **REQUEST)
 
 
 def test_a_fit_leaves_a_whole_folder(run, silent):
@@ -211,20 +211,10 @@ def test_the_folder_is_given_back_when_a_checkpoint_is_refused(run, silent):
             train(run, silent)
 
 
-def test_looking_trains_nothing(run, silent):
-    """`look_only` refuses a folder without weights rather than show the initial ones, and writes no
-    file.
-    """
-    before = sorted(path.name for path in run.folder.iterdir())
-    with pytest.raises(ValueError, match="holds no weights yet"):
-        train(Run.open(run.folder, look_only=True), silent)
-    assert sorted(path.name for path in run.folder.iterdir()) == before
-
-
 def test_a_refused_option_does_not_spoil_the_folder(run):
     """Nothing was fitted yet, so other options may be asked for."""
-    changed = {**ASKED, "seed": 8}
-    assert Run.begin(run.folder, **changed).described["seed"] == 8
+    changed = {**REQUEST, "seed": 8}
+    assert Run.begin(run.folder, **changed).description["seed"] == 8
 
 
 def test_a_finished_folder_refuses_other_settings(run, silent):
@@ -268,7 +258,7 @@ def test_the_same_step_again_never_loses_the_first(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(disk, "write", full)
         checkpoints.save(7, {"w": jnp.zeros(2)}, {})
-        with pytest.raises(OSError, match="checkpoint of step 7 is whole"):
+        with pytest.raises(OSError, match="checkpoint of step 7 is complete"):
             checkpoints.wait()
     assert checkpoints.restore(like={"w": jnp.zeros(2)}).arrays["w"].tolist() == [1.0, 1.0]
     checkpoints.save(7, {"w": 2 * jnp.ones(2)}, {})
@@ -279,6 +269,6 @@ def test_the_same_step_again_never_loses_the_first(tmp_path, monkeypatch):
 def test_several_fits_have_folders_of_their_own(run, silent):
     teacher = train(run / "teacher", silent)
     student = train(run / "student", silent, epochs=1)
-    assert (run / "teacher").done
-    assert not run.done
+    assert (run / "teacher").is_finished
+    assert not run.is_finished
     assert teacher.steps != student.steps

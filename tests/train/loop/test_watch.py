@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from thetax.train import Bar, JsonLines, Lines, Progress, Silent, watch
+from thetax.train import JsonLines, Progress, ProgressBar, ProgressLines, Silent, default_progress
 
 pytestmark = pytest.mark.usefixtures("unchecked")  # io.StringIO is no typing.TextIO for beartype
 
@@ -21,7 +21,9 @@ def a_life(progress):
     progress.close()
 
 
-@pytest.mark.parametrize("make", [Silent, Lines, JsonLines, Bar], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "make", [Silent, ProgressLines, JsonLines, ProgressBar], ids=lambda kind: kind.__name__
+)
 def test_each_keeps_the_protocol(make, capsys):
     """All live through a whole fit; the silent one says nothing."""
     progress = make()
@@ -33,7 +35,7 @@ def test_each_keeps_the_protocol(make, capsys):
 
 def test_lines_say_the_numbers():
     stream = io.StringIO()
-    a_life(Lines(stream))
+    a_life(ProgressLines(stream))
     note, line = stream.getvalue().splitlines()
     assert note == "remember this"
     for part in ("epoch 1/2", "train loss 0.5000", "valid error 0.2500", "1,234 examples/s"):
@@ -54,5 +56,5 @@ def test_a_bar_is_for_terminals():
         def isatty(self):
             return True
 
-    assert isinstance(watch(io.StringIO()), Lines)
-    assert isinstance(watch(Terminal()), Bar)
+    assert isinstance(default_progress(io.StringIO()), ProgressLines)
+    assert isinstance(default_progress(Terminal()), ProgressBar)

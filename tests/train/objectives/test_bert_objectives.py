@@ -7,20 +7,20 @@ import numpy as np
 import pytest
 
 from thetax.core import predict
-from thetax.data import cloze
+from thetax.data import mask_tokens
 from thetax.models import BERT, BERTPretraining, SpanPredictor
 from thetax.train import (
-    follow_error_rate,
+    bert_pretraining,
     masked_cross_entropy,
     masked_error_rate,
-    pretraining,
+    next_sentence_error_rate,
     span_cross_entropy,
     span_error_rate,
     span_loss,
 )
 from thetax.train.objectives import bert_objectives as pretrain
 
-GAPS = {"mask": 4, "special": (0, 1, 2, 3, 4), "share": 0.3}
+GAPS = {"mask_id": 4, "special_ids": (0, 1, 2, 3, 4), "mask_rate": 0.3}
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def batch():
 def by_hand(model, batch, key):
     """Log-probabilities of all tokens at all places, and what stood in the gaps."""
     (tokens, segments), _ = batch
-    inputs, targets = cloze(tokens, size=12, **GAPS, key=key)
+    inputs, targets = mask_tokens(tokens, vocab_size=12, **GAPS, key=key)
     guesses = jax.jit(lambda model, xs: predict(model, xs))(model, (inputs, segments))
     return (
         jax.nn.log_softmax(guesses.tokens),
@@ -77,10 +77,10 @@ def test_all_of_it_is_what_the_whole_logits_give(model, batch, seed):
     ]
     np.testing.assert_allclose(found, [fill, wrong], rtol=1e-5)
     np.testing.assert_allclose(
-        jax.jit(pretraining(**GAPS))(model, batch, key=key), fill + follow, rtol=1e-5
+        jax.jit(bert_pretraining(**GAPS))(model, batch, key=key), fill + follow, rtol=1e-5
     )
     np.testing.assert_allclose(
-        jax.jit(follow_error_rate(**GAPS))(model, batch, key=key), lost, rtol=1e-6
+        jax.jit(next_sentence_error_rate(**GAPS))(model, batch, key=key), lost, rtol=1e-6
     )
 
 
@@ -91,13 +91,18 @@ def test_each_objective_is_one_number():
     batch = jax.eval_shape(
         lambda: ((jnp.zeros((5, 8), int), jnp.zeros((5, 8), int)), jnp.zeros(5, int))
     )
-    for make in (masked_cross_entropy, masked_error_rate, pretraining, follow_error_rate):
+    for make in (
+        masked_cross_entropy,
+        masked_error_rate,
+        bert_pretraining,
+        next_sentence_error_rate,
+    ):
         found = jax.eval_shape(make(**GAPS), model, batch)
         assert (found.shape, found.dtype) == ((), jnp.float32)
 
 
 def test_gaps_are_new_with_every_key_and_fixed_without(model, batch):
-    objective = jax.jit(pretraining(**GAPS))
+    objective = jax.jit(bert_pretraining(**GAPS))
     values = [float(objective(model, batch, key=jr.key(seed))) for seed in range(4)]
     assert len(set(values)) == 4
     assert objective(model, batch) == objective(model, batch)
@@ -106,10 +111,10 @@ def test_gaps_are_new_with_every_key_and_fixed_without(model, batch):
 def test_a_place_that_is_not_asked_for_has_no_slope(model, batch):
     """Exactly none, in the last vectors, and those that are asked for have one."""
     (tokens, _), _ = batch
-    _, targets = cloze(tokens, size=12, **GAPS, key=jr.key(5))
+    _, targets = mask_tokens(tokens, vocab_size=12, **GAPS, key=jr.key(5))
     vectors = jr.normal(jr.key(6), (*tokens.shape, 4))
     loss = lambda vectors: pretrain._mean(
-        pretrain._judged(pretrain.log_loss, model, vectors, targets, 0.3)
+        pretrain._losses_at_masks(pretrain.log_loss, model, vectors, targets, 0.3)
     )
     slopes = np.asarray(jax.jit(jax.grad(loss))(vectors))
     assert not slopes[np.asarray(targets) < 0].any()
@@ -129,10 +134,10 @@ def test_gaps_beyond_the_room_are_left_out(model, monkeypatch):
     """Room for the mean alone: of what was chosen the first places are judged, and the mean is over
     these.
     """
-    monkeypatch.setattr(pretrain, "SPARE", 0)
+    monkeypatch.setattr(pretrain, "SPARE_DEVIATIONS", 0)
     targets = jnp.full((2, 5), -1).at[0].set(jnp.arange(5, 10)).at[1, 0].set(7)
     vectors = jr.normal(jr.key(7), (2, 5, 4))
-    losses, asked = pretrain._judged(pretrain.log_loss, model, vectors, targets, 0.3)
+    losses, asked = pretrain._losses_at_masks(pretrain.log_loss, model, vectors, targets, 0.3)
     assert asked.tolist() == [5, 6, 7]
     np.testing.assert_allclose(
         losses, -jax.nn.log_softmax(model.fill(vectors[0, :3]))[np.arange(3), [5, 6, 7]], rtol=1e-5
@@ -177,6 +182,7 @@ def test_a_span_is_right_only_at_both_ends():
 
 def test_spans_of_another_shape_are_refused(unchecked):
     with pytest.raises(
-        ValueError, match=r"span_loss: expected scores \(2, t\) and a span \(2,\); got \(3, 4\)"
+        ValueError,
+        match=r"expected scores of shape \(2, t\) and a span of shape \(2,\); got \(3, 4\)",
     ):
         span_loss(jnp.zeros((3, 4)), jnp.array([0, 1]))

@@ -65,10 +65,14 @@ def test_order_of_sentences_does_not_matter():
 @pytest.mark.parametrize(
     ("said", "meant", "says"),
     [
-        ("one", ["one"], "expected sentences, got one string"),
-        (["one"], "one", "expected sentences, got one string"),
-        (["one"], ["one", "two"], "one sentence meant for each one said, got 2 for 1"),
-        ([], [], "got 0 for 0"),
+        ("one", ["one"], "expected lists of sentences; got a string"),
+        (["one"], "one", "expected lists of sentences; got a string"),
+        (
+            ["one"],
+            ["one", "two"],
+            "expected one reference per hypothesis; got 2 references and 1 hypotheses",
+        ),
+        ([], [], "got 0 references and 0 hypotheses"),
     ],
 )
 def test_what_is_refused(said, meant, says):
@@ -78,7 +82,5 @@ def test_what_is_refused(said, meant, says):
 
 def test_without_the_library(monkeypatch):
     monkeypatch.setitem(sys.modules, "sacrebleu.metrics.bleu", None)
-    with pytest.raises(
-        ImportError, match=r"BLEU needs the library sacrebleu: pip install 'thetax\[text\]'"
-    ):
+    with pytest.raises(ImportError, match=r"bleu requires sacrebleu: pip install 'thetax\[text\]'"):
         bleu(["a"], ["a"])

@@ -16,7 +16,7 @@ from scipy.special import log_softmax, softmax
 from thetax import layers
 from thetax.layers import BatchNorm, Chain, Dropout, Ensemble, Linear
 from thetax.models import MLP
-from thetax.train import average, cross_entropy, descend, distil, fit, tempered_loss
+from thetax.train import batch_mean, cross_entropy, descend, distil, distillation_loss, fit
 
 LOGITS = st.lists(st.floats(-20, 20, width=32), min_size=4, max_size=4)
 
@@ -31,7 +31,7 @@ def test_the_loss_is_the_cross_entropy_of_tempered_probabilities(F, G, T):
     constant.
     """
     loss = lambda G: float(
-        tempered_loss(jnp.array(G, jnp.float32), jnp.array(F, jnp.float32), temperature=T)
+        distillation_loss(jnp.array(G, jnp.float32), jnp.array(F, jnp.float32), temperature=T)
     )
     p = softmax(np.array(F) / T)
     entropy = -p @ log_softmax(np.array(F) / T)
@@ -45,7 +45,7 @@ def test_the_gradient_is_the_difference_of_tempered_probabilities():
     F = normal(0, 5)
     G = normal(1, 5)
     T = 3.0
-    grad = jax.grad(lambda G: tempered_loss(G, F, temperature=T))(G)
+    grad = jax.grad(lambda G: distillation_loss(G, F, temperature=T))(G)
     assert np.allclose(
         grad, (softmax(np.asarray(G) / T) - softmax(np.asarray(F) / T)) / T, atol=1e-6
     )
@@ -59,7 +59,7 @@ def test_the_objective_is_the_mean_loss_whatever_comes_with_the_inputs():
     student = net(3, 2, 4, seed=1)
     xs = normal(0, 7, 3)
     found = distil(teacher, temperature=2.0)
-    each = [tempered_loss(student(x), teacher(x), temperature=2.0) for x in xs]
+    each = [distillation_loss(student(x), teacher(x), temperature=2.0) for x in xs]
     for batch in (xs, (xs,), (xs, jnp.zeros(7, jnp.int32)), (xs, jnp.ones((7, 2)), jnp.ones(7))):
         assert close(found(student, batch), sum(each) / 7)
 
@@ -74,7 +74,9 @@ def test_labels_take_their_share():
     ys = jnp.arange(7) % 4
     soft = distil(teacher, temperature=3.0)(student, xs)
     hard = cross_entropy(student, (xs, ys))
-    mixed = lambda share, ys: distil(teacher, temperature=3.0, labels=share)(student, (xs, ys))
+    mixed = lambda share, ys: distil(teacher, temperature=3.0, label_weight=share)(
+        student, (xs, ys)
+    )
     assert close(mixed(0.3, ys), 0.3 * hard + 0.7 * 9 * soft)
     assert close(mixed(1.0, ys), hard)
     assert close(mixed(0.3, jax.nn.one_hot(ys, 4)), mixed(0.3, ys))
@@ -91,7 +93,7 @@ def test_the_objective_with_labels_in_numpy():
     T = 3.0
     line = lambda W: Linear(jnp.asarray(W, jnp.float32), jnp.zeros(3))
     objective = jax.jit(
-        lambda student, xs: distil(line(W), temperature=T, labels=share)(student, (xs, ys))
+        lambda student, xs: distil(line(W), temperature=T, label_weight=share)(student, (xs, ys))
     )
     hard = -log_softmax(xs @ V.T, axis=1)[np.arange(5), ys].mean()
     soft = -(softmax(xs @ W.T / T, axis=1) * log_softmax(xs @ V.T / T, axis=1)).sum(axis=1).mean()
@@ -107,7 +109,8 @@ def test_the_share_of_the_soft_term_does_not_depend_on_a_high_temperature():
     student = net(3, 2, 4, seed=1)
     batch = (normal(0, 7, 3), jnp.arange(7) % 4)
     grads = [
-        jax.grad(distil(teacher, temperature=T, labels=1e-6))(student, batch) for T in (50.0, 100.0)
+        jax.grad(distil(teacher, temperature=T, label_weight=1e-6))(student, batch)
+        for T in (50.0, 100.0)
     ]
     assert close(*grads, rtol=0.05, atol=1e-3)
 
@@ -132,7 +135,7 @@ def test_an_ensemble_teaches_by_its_pooled_logits():
     make = partial(Linear.init, 3, 4)
     xs = normal(0, 5, 3)
     student = net(3, 2, 4)
-    crowd = Ensemble.init(make, 6, pool=layers.mixture, key=jr.key(0))
+    crowd = Ensemble.init(make, 6, pool=layers.mean_probabilities, key=jr.key(0))
     each = jax.vmap(lambda member: jax.nn.softmax(jax.vmap(member)(xs)))(crowd.members)
     assert close(distil(crowd)(student, xs), cross_entropy(student, (xs, each.mean(axis=0))))
     mean = Ensemble(crowd.members)
@@ -143,7 +146,7 @@ def test_an_ensemble_teaches_by_its_pooled_logits():
 
 
 def asked_before(temperature):
-    return average(partial(tempered_loss, temperature=temperature))
+    return batch_mean(partial(distillation_loss, temperature=temperature))
 
 
 @pytest.mark.slow
@@ -174,34 +177,36 @@ def test_a_teacher_may_be_asked_once(silent):
 def test_bad_temperatures_are_refused(temperature):
     for make in (
         lambda: distil(net(3, 4), temperature=temperature),
-        lambda: tempered_loss(jnp.zeros(3), jnp.zeros(3), temperature=temperature),
+        lambda: distillation_loss(jnp.zeros(3), jnp.zeros(3), temperature=temperature),
     ):
-        with pytest.raises(ValueError, match="temperature must be positive"):
+        with pytest.raises(ValueError, match="temperature must be > 0 and finite"):
             make()
 
 
 @pytest.mark.parametrize("labels", [-0.1, 1.1, float("nan")])
 def test_bad_shares_are_refused(labels):
-    with pytest.raises(ValueError, match="labels is the weight of the true labels, from 0 to 1"):
-        distil(net(3, 4), labels=labels)
+    with pytest.raises(ValueError, match=r"label_weight, .* must be in \[0, 1\]"):
+        distil(net(3, 4), label_weight=labels)
 
 
 @pytest.mark.usefixtures("unchecked")
 def test_teachers_that_cannot_teach_are_refused():
     xs = normal(0, 5, 3)
     student = net(3, 3)
-    with pytest.raises(ValueError, match="the teacher has 10 classes and the student 3"):
+    with pytest.raises(ValueError, match="the same number of classes; got 10 and 3"):
         distil(net(3, 4, 10))(student, xs)
-    with pytest.raises(ValueError, match="from the teacher, got shape"):
+    with pytest.raises(
+        ValueError, match="the teacher must return two or more logits for an example; got shape"
+    ):
         distil(net(3, 4, 1))(student, xs)
-    with pytest.raises(ValueError, match="fold it first"):
+    with pytest.raises(ValueError, match="Fold them first"):
         distil(Chain(BatchNorm.init(3), Linear.init(3, 3, key=jr.key(0))))
     with pytest.raises(ValueError, match="the teacher must be a model"):
         distil(jnp.zeros((5, 3)))
     with pytest.raises(ValueError, match=r"needs batches \(xs, ys\)"):
-        distil(net(3, 4, 3), labels=0.5)(student, xs)
-    with pytest.raises(ValueError, match="the teacher has 4 classes and the student 3"):
-        tempered_loss(jnp.zeros(3), jnp.zeros(4), temperature=1.0)
+        distil(net(3, 4, 3), label_weight=0.5)(student, xs)
+    with pytest.raises(ValueError, match="the same number of classes; got 4 and 3"):
+        distillation_loss(jnp.zeros(3), jnp.zeros(4), temperature=1.0)
 
 
 def test_a_student_with_dropout_and_batch_norm_learns(silent):

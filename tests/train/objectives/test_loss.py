@@ -11,17 +11,17 @@ from sklearn import metrics
 
 from thetax.layers import Pointwise
 from thetax.train import (
-    average,
+    batch_mean,
     binary_cross_entropy,
     binary_error_rate,
     binary_log_loss,
-    binary_mistake,
+    binary_zero_one_loss,
     cross_entropy,
     error_rate,
     log_loss,
-    mistake,
     squared_error,
     squared_loss,
+    zero_one_loss,
 )
 
 pytestmark = pytest.mark.usefixtures("x64", "strict")
@@ -126,15 +126,15 @@ def test_error_rates():
     assert np.isclose(
         binary_error_rate(same, (z[:, :1], coin)), 1 - metrics.accuracy_score(coin, z[:, 0] > 0)
     )
-    assert binary_mistake(jnp.zeros(1), jnp.array(0)) == 0
-    assert mistake(jnp.array([2.0, 1.0]), jnp.array(1)) == 1
+    assert binary_zero_one_loss(jnp.zeros(1), jnp.array(0)) == 0
+    assert zero_one_loss(jnp.array([2.0, 1.0]), jnp.array(1)) == 1
 
 
 def test_average_is_a_mean_of_losses():
     """Any loss of one example; the mean of the loop."""
     f = normal(0, 5, 2)
     y = normal(1, 5, 2)
-    objective = average(lambda f, y: jnp.abs(f - y).max())
+    objective = batch_mean(lambda f, y: jnp.abs(f - y).max())
     loop = [np.abs(np.asarray(a - b)).max() for a, b in zip(f, y)]
     assert np.isclose(objective(same, (f, y)), np.mean(loop), rtol=1e-14)
 

@@ -15,15 +15,15 @@ from thetax.core import run
 from thetax.layers import Pointwise
 from thetax.models import MLP
 from thetax.train import (
-    augmented,
-    confuse_labels,
     cross_entropy,
     descend,
     lasso,
     mixed_precision,
     smooth_labels,
+    soften_labels,
     squared_error,
     weight_decay,
+    with_augmentation,
 )
 
 same = Pointwise(lambda x: x)
@@ -137,7 +137,7 @@ def test_confusion_by_the_identity_changes_nothing():
     batch = classes()
     model = a_net()
     assert close(
-        confuse_labels(cross_entropy, jnp.eye(3))(model, batch), cross_entropy(model, batch)
+        soften_labels(cross_entropy, jnp.eye(3))(model, batch), cross_entropy(model, batch)
     )
     assert close(
         smooth_labels(cross_entropy, 3, strength=0.0)(model, batch), cross_entropy(model, batch)
@@ -163,7 +163,7 @@ def test_confusion_uses_columns():
     confusion = jnp.array([[0.7, 0.1, 0.0], [0.2, 0.9, 0.5], [0.1, 0.0, 0.5]])
     z = normal(2, 1, 3)
     y = jnp.array([1])
-    objective = confuse_labels(cross_entropy, confusion)
+    objective = soften_labels(cross_entropy, confusion)
     log_p = np.log(softmax(np.asarray(z[0])))
     assert np.isclose(objective(same, (z, y)), -np.asarray(confusion)[:, 1] @ log_p, rtol=1e-5)
     grad = jax.grad(lambda z: objective(same, (z, y)))(z)[0]
@@ -193,14 +193,14 @@ def test_smoothed_optimum_is_finite():
         ([[0.9, 0.2], [0.3, 0.8]], "distribution"),
         ([[1.1, 0.0], [-0.1, 1.0]], "distribution"),
         ([[0.9, 0.1], [0.3, 0.7]], "distribution"),
-        ([[1.0, float("nan")], [0.0, 1.0]], "column 1 is"),
+        ([[1.0, float("nan")], [0.0, 1.0]], "in column 1"),
     ],
     ids=["wide", "vector", "sum above 1", "negative", "rows instead of columns", "nan"],
 )
 @pytest.mark.usefixtures("unchecked")
 def test_bad_confusion_is_refused(confusion, message):
     with pytest.raises(ValueError, match=message):
-        confuse_labels(cross_entropy, jnp.array(confusion))
+        soften_labels(cross_entropy, jnp.array(confusion))
 
 
 def test_a_confusion_matrix_may_be_known_or_traced():
@@ -210,20 +210,20 @@ def test_a_confusion_matrix_may_be_known_or_traced():
     batch = classes()
     model = a_net()
     Pi = np.array([[0.9, 0.2, 0.0], [0.1, 0.7, 0.0], [0.0, 0.1, 1.0]], np.float32)
-    plain = confuse_labels(cross_entropy, Pi)(model, batch)
+    plain = soften_labels(cross_entropy, Pi)(model, batch)
     assert close(
-        jax.jit(lambda model: confuse_labels(cross_entropy, Pi)(model, batch))(model), plain
+        jax.jit(lambda model: soften_labels(cross_entropy, Pi)(model, batch))(model), plain
     )
-    assert close(jax.jit(lambda Pi: confuse_labels(cross_entropy, Pi)(model, batch))(Pi), plain)
-    with pytest.raises(ValueError, match="column 0 is"):
-        jax.jit(lambda model: confuse_labels(cross_entropy, 2 * Pi)(model, batch))(model)
+    assert close(jax.jit(lambda Pi: soften_labels(cross_entropy, Pi)(model, batch))(Pi), plain)
+    with pytest.raises(ValueError, match="in column 0"):
+        jax.jit(lambda model: soften_labels(cross_entropy, 2 * Pi)(model, batch))(model)
 
 
 @pytest.mark.parametrize("strength", [-0.1, 1.1, float("nan")])
 def test_bad_smoothing_is_refused(strength):
-    with pytest.raises(ValueError, match="probability"):
+    with pytest.raises(ValueError, match=r"strength must be in \[0, 1\]"):
         smooth_labels(cross_entropy, 3, strength=strength)
-    with pytest.raises(ValueError, match="two or more classes"):
+    with pytest.raises(ValueError, match="classes must be an integer >= 2; got 1"):
         smooth_labels(cross_entropy, 1, strength=0.1)
 
 
@@ -235,7 +235,7 @@ def test_augmentation_changes_each_example_by_itself():
     nothing is.
     """
     batch = normal(0, 4, 2), normal(1, 4, 2)
-    objective = augmented(squared_error, lambda x, *, key: x + jr.normal(key, x.shape))
+    objective = with_augmentation(squared_error, lambda x, *, key: x + jr.normal(key, x.shape))
     keys = jr.split(jr.split(jr.key(3))[0], 4)
     moved = batch[0] + jnp.stack([jr.normal(key, (2,)) for key in keys])
     assert close(objective(same, batch, key=jr.key(3)), squared_error(same, (moved, batch[1])))
@@ -250,7 +250,9 @@ def test_augmentation_leaves_the_model_a_key_of_its_own():
         seen.append(key)
         return jnp.zeros(())
 
-    augmented(inner, lambda x, *, key: x)(same, (jnp.zeros((2, 1)), jnp.zeros(2)), key=jr.key(0))
+    with_augmentation(inner, lambda x, *, key: x)(
+        same, (jnp.zeros((2, 1)), jnp.zeros(2)), key=jr.key(0)
+    )
     assert seen[0] is not None
     assert (
         jr.key_data(seen[0]).tolist()

@@ -10,7 +10,7 @@ import optax
 import pytest
 
 from thetax.layers import Recurrent
-from thetax.models import EncoderDecoder, NextToken
+from thetax.models import EncoderDecoder, LanguageModelCell
 from thetax.train import (
     Silent,
     descend,
@@ -20,7 +20,7 @@ from thetax.train import (
     token_error_rate,
 )
 
-MODEL = Recurrent(NextToken.init(4, 3, 5, key=jr.key(0)))
+MODEL = Recurrent(LanguageModelCell.init(4, 3, 5, key=jr.key(0)))
 XS = jnp.array([[0, 1, 2], [3, 1, -1], [2, 2, 2]])
 YS = jnp.array([[1, 2, 3], [1, -1, -1], [2, 2, -1]])
 
@@ -99,6 +99,7 @@ def test_a_target_out_of_range():
 @pytest.mark.usefixtures("unchecked")
 def test_bad_shapes():
     with pytest.raises(
-        ValueError, match=r"expected logits \(n, t, v\) and whole numbers \(n, t\) for targets"
+        ValueError,
+        match=r"expected logits of shape \(n, t, v\) and integer targets of shape \(n, t\)",
     ):
         token_cross_entropy(MODEL, (XS, YS[:, 0]))

@@ -136,6 +136,6 @@ def test_jit_and_vmap():
 @pytest.mark.usefixtures("unchecked")
 def test_other_models_are_refused():
     with pytest.raises(
-        ValueError, match=r"expected a Chain of layers, got MLP; an MLP has one as its body"
+        ValueError, match=r"expected a Chain of layers; got MLP. Use model.body of an MLP"
     ):
         backpropagate(MLP.init(3, 2, key=jr.key(0)), squared_loss, jnp.ones(3), jnp.ones(2))

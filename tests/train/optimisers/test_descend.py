@@ -12,7 +12,7 @@ from contracts import close, dropped, generic, normal, same_bits
 from thetax import tree
 from thetax.core import run
 from thetax.layers import Ensemble, Linear
-from thetax.train import cross_entropy, descend, ema, restarts, squared_error, swa
+from thetax.train import cross_entropy, descend, ema, per_member, squared_error, swa
 
 plain = descend(squared_error, optax.sgd(0.1))
 STEPS = 6
@@ -98,9 +98,9 @@ def test_accumulation_draws_anew_for_each_part():
 
 def test_accumulation_refuses_a_batch_that_does_not_split():
     iteration = descend(squared_error, optax.sgd(0.1), accumulate=3)
-    with pytest.raises(ValueError, match="batch of 8 does not split into accumulate=3"):
+    with pytest.raises(ValueError, match="accumulate must divide the batch size of 8; got 3"):
         iteration.step(iteration.init(start()), (jnp.zeros((8, 3)), jnp.zeros(8)), key=jr.key(0))
-    with pytest.raises(ValueError, match="at least 1"):
+    with pytest.raises(ValueError, match="accumulate must be an integer >= 1; got 0"):
         descend(squared_error, optax.sgd(0.1), accumulate=0)
 
 
@@ -144,7 +144,7 @@ def test_restarts_train_each_member_alone():
         (normal(2, 4, 8, 3), jnp.arange(32).reshape(4, 8) % 3),
     )
     inner = descend(cross_entropy, optax.adam(0.1))
-    state, (_, info) = run(restarts(inner), net, (xs, ys), key=jr.key(1))
+    state, (_, info) = run(per_member(inner), net, (xs, ys), key=jr.key(1))
     step = jax.jit(lambda state, batch, key: inner.step(state, batch, key=key))
     for i in range(3):
         alone = inner.init(jax.tree.map(lambda leaf, i=i: leaf[i], net.members))

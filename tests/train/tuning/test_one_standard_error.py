@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thetax.train import choose_simplest
+from thetax.train import one_standard_error_rule
 
 
 def curve(means, spread, folds=4):
@@ -16,21 +16,21 @@ def curve(means, spread, folds=4):
 
 def test_the_simplest_within_one_error():
     """The least mean is 1, its error 0.1: 1.09 is as good, 1.11 is not."""
-    found = choose_simplest(curve([2.0, 1.11, 1.09, 1.0, 1.05], 0.2))
-    assert (found.chosen, found.best) == (2, 3)
-    assert np.isclose(found.error, 0.1).all()
-    assert np.isclose(found.limit, 1.1)
-    assert choose_simplest(curve([2.0, 1.11, 1.09, 1.0, 1.05], 0.2), within=0).chosen == 3
-    assert choose_simplest(curve([2.0, 1.11, 1.09, 1.0, 1.05], 0.2), within=2).chosen == 1
+    found = one_standard_error_rule(curve([2.0, 1.11, 1.09, 1.0, 1.05], 0.2))
+    assert (found.selected, found.best) == (2, 3)
+    assert np.isclose(found.standard_error, 0.1).all()
+    assert np.isclose(found.threshold, 1.1)
+    assert one_standard_error_rule(curve([2.0, 1.11, 1.09, 1.0, 1.05], 0.2), within=0).selected == 3
+    assert one_standard_error_rule(curve([2.0, 1.11, 1.09, 1.0, 1.05], 0.2), within=2).selected == 1
 
 
 @given(seed=st.integers(0, 1000), within=st.floats(0, 3))
 def test_never_more_complex_and_never_worse_than_the_limit(seed, within):
     scores = np.random.default_rng(seed).normal(size=(6, 5))
-    found = choose_simplest(scores, within=within)
-    assert found.chosen <= found.best
-    assert found.mean[found.chosen] <= found.limit
-    assert (found.mean[: found.chosen] > found.limit).all()
+    found = one_standard_error_rule(scores, within=within)
+    assert found.selected <= found.best
+    assert found.mean[found.selected] <= found.threshold
+    assert (found.mean[: found.selected] > found.threshold).all()
 
 
 @pytest.mark.parametrize(
@@ -38,11 +38,11 @@ def test_never_more_complex_and_never_worse_than_the_limit(seed, within):
     [
         (np.ones((3, 1)), {}, "no standard error"),
         (np.ones(3), {}, "candidates, folds"),
-        (np.array([[1.0, 2.0], [np.nan, 1.0]]), {}, "candidate 1 has NaN"),
-        (np.ones((2, 2)), {"within": -1.0}, "negative"),
+        (np.array([[1.0, 2.0], [np.nan, 1.0]]), {}, "candidate 1 has a NaN error"),
+        (np.ones((2, 2)), {"within": -1.0}, "within.* must be >= 0; got -1.0"),
     ],
 )
 @pytest.mark.usefixtures("unchecked")
 def test_bad_input(scores, settings, said):
     with pytest.raises(ValueError, match=said):
-        choose_simplest(scores, **settings)
+        one_standard_error_rule(scores, **settings)

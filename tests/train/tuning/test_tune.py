@@ -1,4 +1,4 @@
-"""A search: what it finds, what it keeps, what it refuses."""
+"""Hyper-parameter search: results, resuming, refused input."""
 
 import json
 import subprocess
@@ -14,9 +14,9 @@ import pytest
 
 from thetax.layers import BatchNorm
 from thetax.models import MLP
-from thetax.train import Choice, Range, Setting, Task, Trial, evaluate, tune
-from thetax.train.tuning.search_space import check_space, parse
-from thetax.train.tuning.trial_table import simplest, winner
+from thetax.train import Choice, Range, Setting, Trial, TuningTask, evaluate, tune
+from thetax.train.tuning.search_space import check_space, parse_domain
+from thetax.train.tuning.trial_table import best_trial, simplest_trial
 
 CHILD = Path(__file__).parents[2] / "tune_child.py"
 SPACE = {
@@ -32,17 +32,17 @@ def make(hidden, dropout, key):
 
 
 @pytest.fixture(scope="module")
-def task() -> Task:
+def task() -> TuningTask:
     xs = np.asarray(jr.normal(jr.key(0), (80, 2)))
     ys = (xs[:, 0] > 0).astype(np.int32)
-    return Task((xs[:64], ys[:64]), make, test=(xs[64:], ys[64:]), name="halves")
+    return TuningTask((xs[:64], ys[:64]), make, test=(xs[64:], ys[64:]), name="halves")
 
 
 def search(task, space=None, **settings):
     return tune(
         task,
         SPACE if space is None else space,
-        **{"trials": 7, "folds": 2, "members": 2, "together": 3, "key": jr.key(1)} | settings,
+        **{"trials": 7, "folds": 2, "members": 2, "round_size": 3, "key": jr.key(1)} | settings,
     )
 
 
@@ -50,7 +50,7 @@ def search(task, space=None, **settings):
 def found(task, tmp_path_factory):
     folder = tmp_path_factory.mktemp("study") / "run"
     standings = []
-    return search(task, folder=folder, watch=standings.append), folder, standings
+    return search(task, folder=folder, on_progress=standings.append), folder, standings
 
 
 @pytest.mark.slow
@@ -69,7 +69,7 @@ def test_a_search_finds_counts_and_trains(found, task):
         assert len(trial.curve) == (9 if not trial.stopped else len(trial.curve))
         assert trial.curve[-1] == pytest.approx(trial.error)
     assert standings[-1].running == 0
-    assert standings[0].wanted == 7
+    assert standings[0].total == 7
     assert result.test_error == evaluate(result.model, task.test, {"e": task.metric})["e"] < 0.4
     assert len(jax.tree.leaves(result.model.members)[0]) == 2
     assert sum(result.importance.values()) == pytest.approx(1.0)
@@ -77,17 +77,15 @@ def test_a_search_finds_counts_and_trains(found, task):
 
 @pytest.mark.slow
 def test_candidates_of_a_round_have_one_shape(found):
-    """Seven trials, at most three together and at most half of those that are left: 3, 2, 1 and
-    1.
-    """
+    """Seven trials, at most three in a round and at most half of the remaining: 3, 2, 1 and 1."""
     by_number = sorted(found[0].trials, key=lambda trial: trial.number)
     for first, last in [(0, 3), (3, 5)]:
         assert len({trial.setting.hidden for trial in by_number[first:last]}) == 1
 
 
 def test_stopped_trials_were_worse_than_a_third_of_the_others(found):
-    """By the reports in the journal: at its last rung a stopped trial is not among the best third
-    of all.
+    """By the reports in the journal: a stopped trial is not among the best third at its last
+    rung.
     """
     import optuna
 
@@ -146,22 +144,28 @@ def test_a_folder_of_another_study_is_refused(found, task, changed, says):
         ({}, "search space is empty"),
         ({"learning_rate": 0.1, "width": Choice(3)}, "search space is empty"),
         ({"learning_rate": Range(0.1, 0.1)}, "search space is empty"),
-        ({"learning_rate": Range(0.2, 0.1)}, "ranges from 0.2 to 0.1; the low end comes first"),
-        ({"learning_rate": Range(0.0, 0.1)}, "learning_rate must be more than 0"),
+        ({"learning_rate": Range(0.2, 0.1)}, "low <= high; got low=0.2 and high=0.1"),
+        ({"learning_rate": Range(0.0, 0.1)}, "learning_rate must be > 0"),
         ({"weight_decay": Range(0.0, 0.1, log=True)}, "must begin above 0"),
         ({"widht": Choice(1, 2)}, "did you mean width"),
-        ({"dropout": Range(0.0, 1.0)}, "less than 1; got 1.0"),
+        ({"dropout": Range(0.0, 1.0)}, "probability < 1; got 1.0"),
         ({"label_smoothing": Range(0.0, 1.1)}, r"in \[0, 1\]; got 1.1"),
-        ({"width": Range(1.5, 3.0)}, "whole number; got 1.5"),
-        ({"width": Choice(0, 3)}, "width must be at least 1; got 0"),
-        ({"batch_size": Choice(16, 64)}, "batch_size=64 is larger than the 32 of 64 examples"),
+        ({"width": Range(1.5, 3.0)}, "an integer; got 1.5"),
+        ({"width": Choice(0, 3)}, "width must be finite and >= 1; got 0"),
+        (
+            {"batch_size": Choice(16, 64)},
+            "at most 32, the training examples of a fold \\(of 64 in all\\); got 64",
+        ),
         ({"learning_rate": Choice()}, "learning_rate has no options"),
         ({"learning_rate": "big"}, "got 'big'"),
-        ({"learning_rate": Range(float("nan"), 1.0)}, "learning_rate must be at least 0; got nan"),
+        (
+            {"learning_rate": Range(float("nan"), 1.0)},
+            "learning_rate must be finite and >= 0; got nan",
+        ),
     ],
     ids=str,
 )
-def test_a_space_that_cannot_be_meant_is_refused(task, space, says, unchecked):
+def test_an_invalid_space_is_refused(task, space, says, unchecked):
     with pytest.raises(ValueError, match=says):
         search(task, space and space | {"epochs": 1})
 
@@ -169,9 +173,9 @@ def test_a_space_that_cannot_be_meant_is_refused(task, space, says, unchecked):
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"folds": 65}, "64 examples cannot be dealt into 65 parts"),
-        ({"folds": 1}, "cannot be dealt into 1 parts"),
-        ({"trials": 0}, "trials must be a whole number of at least 1; got 0"),
+        ({"folds": 65}, "cannot split 64 examples into 65 parts"),
+        ({"folds": 1}, "into 1 parts"),
+        ({"trials": 0}, "trials must be an integer >= 1; got 0"),
         ({"workers": 0}, "workers must be"),
         ({"members": 0}, "members must be"),
         ({"restarts": 0}, "restarts must be"),
@@ -179,7 +183,7 @@ def test_a_space_that_cannot_be_meant_is_refused(task, space, says, unchecked):
     ],
     ids=str,
 )
-def test_settings_that_cannot_be_meant_are_refused(task, settings, says):
+def test_invalid_settings_are_refused(task, settings, says):
     with pytest.raises(ValueError, match=says):
         search(task, **settings)
 
@@ -193,7 +197,7 @@ def test_bad_data_and_batch_norms_are_refused(task):
     single = lambda hidden, dropout, key: MLP.init(2, *hidden, 1, dropout=dropout, key=key)
     with pytest.raises(
         ValueError,
-        match=r"two or more classes; here the labels are int32 and the output has shape \(1,",
+        match=r"two or more classes; got labels of dtype int32 and an output of shape \(1,",
     ):
         search(replace(task, make=single), {"label_smoothing": Range(0.0, 0.2)})
     normed = lambda hidden, dropout, key: MLP.init(2, *hidden, 2, normalise=BatchNorm.init, key=key)
@@ -202,8 +206,8 @@ def test_bad_data_and_batch_norms_are_refused(task):
 
 
 @pytest.mark.slow
-def test_divergence_ends_no_search(task):
-    """Rates beyond all reason: infinite errors are stopped, and the others go on."""
+def test_a_diverging_trial_does_not_end_the_search(task):
+    """With a learning rate of 1e30 the error is infinite: that trial is stopped."""
     squares = lambda model, batch, key=None: jnp.mean(
         jnp.square(jax.vmap(model)(batch[0])[:, 0] - batch[1])
     )
@@ -226,19 +230,19 @@ def test_one_standard_error_prefers_the_small():
         n, Setting(width=width), error, 0.02, stopped, np.array([error]), 0.0
     )
     trials = [trial(0, 64, 0.10), trial(1, 8, 0.115), trial(2, 4, 0.13), trial(3, 2, 0.05, True)]
-    assert winner(trials).number == 0
-    assert simplest(trials, lambda setting: setting.width).number == 1
-    with pytest.raises(ValueError, match="no trial went to its end"):
-        winner(trials[3:])
+    assert best_trial(trials).number == 0
+    assert simplest_trial(trials, lambda setting: setting.width).number == 1
+    with pytest.raises(ValueError, match="every trial was stopped early"):
+        best_trial(trials[3:])
 
 
-def test_places_as_the_command_line_has_them():
-    assert parse("dropout", "0:0.5") == Range(0, 0.5)
-    assert parse("weight_decay", "1e-5:1e-2").log
-    assert parse("width", "8") == 8
-    with pytest.raises(ValueError, match=r"width is a number, .*got '8;9'"):
-        parse("width", "8;9")
-    assert check_space({"width": parse("width", "8:16")})["width"].whole
+def test_domains_parsed_from_the_command_line():
+    assert parse_domain("dropout", "0:0.5") == Range(0, 0.5)
+    assert parse_domain("weight_decay", "1e-5:1e-2").log
+    assert parse_domain("width", "8") == 8
+    with pytest.raises(ValueError, match=r"width must be a number, .*got '8;9'"):
+        parse_domain("width", "8;9")
+    assert check_space({"width": parse_domain("width", "8:16")})["width"].is_integer
 
 
 @pytest.mark.slow

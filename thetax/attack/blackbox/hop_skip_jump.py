@@ -1,14 +1,14 @@
-r"""The nearest wrong input by asking for decisions alone (Chen, Jordan & Wainwright 2020): no
-gradient, no score.
+r"""HopSkipJump (Chen, Jordan & Wainwright 2020): minimum-norm attack that queries only the
+predicted class, no gradients and no scores.
 
-At a point $x_t$ of the boundary the direction in which the answer becomes wrong is seen from the
-answers $\varphi = \pm 1$ (wrong, right) at points around it, with directions $u_b$ drawn from the
-unit sphere:
+At a point $x_t$ of the decision boundary the direction towards the misclassified side is estimated
+from the answers $\varphi = \pm 1$ (wrong, right) at points around it, with directions $u_b$
+sampled from the unit sphere:
 
 $$v = \sum_b (\varphi(x_t + \delta u_b) - \bar\varphi)\, u_b, \qquad \delta = \|x_t - x\|_p / d$$
 
-Then a step along $v$, of length $\|x_t - x\|_p / \sqrt t$ or half of it and so on until it ends
-where the answer is wrong; and from there back towards $x$ by bisection, to the boundary again.
+Then a step along $v$, of length $\|x_t - x\|_p / \sqrt t$, is halved until it ends where the
+class is wrong; and a binary search back towards $x$ leads to the boundary again.
 """
 
 import math
@@ -21,25 +21,27 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from ...check import expect_count
 from ...core import Model, Scalar
-from ...threat.ball import L2, Ball, Linf, Shift
-from ...threat.inputs import Range, check_box, check_input
+from ...threat.ball import L2, Ball, Linf, Perturbation
+from ...threat.inputs import Box, check_box, check_input
 from ..goal import Goal, as_goal, untargeted
 
-Wrong = Callable[[Any], Bool[Array, ""]]
-HALVINGS = 25  # of a step, after which it is none
+IsAdversarial = Callable[[Any], Bool[Array, ""]]
+MAX_HALVINGS = 25  # of a step; after that the point stays where it is
 
 
 class HopSkipJump(eqx.Module):
-    r"""The nearest wrong input that `steps` hops along the boundary find, in the norm of `L2` or
-    `Linf`; the model is asked for its class only, `n_queries` times a hop for the direction (Chen,
-    Jordan & Wainwright 2020).
+    r"""HopSkipJump: a near misclassified input in the norm of `L2` or `Linf`, from the predicted
+    class alone (Chen, Jordan & Wainwright 2020).
 
-    It begins at the nearest wrong one of `n_starts` points drawn from the `box`, and needs a key.
-    Where none of them is wrong, and where x itself is, it gives x. `goal` says what is wrong; its
-    gain is never looked at.
+    It takes `steps` steps along the boundary, each with `n_queries` queries for its direction. It
+    starts at the nearest misclassified one of `n_starts` uniformly random points of the `box`, and
+    needs a key. If none of them is misclassified, or x itself already is, x is returned. `goal`
+    says what counts as success; its gain is not used.
 
-    Departs: the paper asks $\sqrt t$ times as often in hop $t$; here every hop asks alike.
+    Departs: the paper makes $\sqrt t$ times as many queries in step $t$; here all steps make as
+    many.
 
     >>> from thetax.layers import Linear
     >>> line = Linear(jnp.array([[0.0, 0.0], [0.0, 1.0]]), jnp.array([0.0, -0.5]))
@@ -53,23 +55,20 @@ class HopSkipJump(eqx.Module):
     steps: int = eqx.field(static=True, kw_only=True)
     n_queries: int = eqx.field(static=True, kw_only=True, default=100)
     n_starts: int = eqx.field(static=True, kw_only=True, default=100)
-    box: Range = eqx.field(static=True, kw_only=True)
+    box: Box = eqx.field(static=True, kw_only=True)
     goal: Goal = eqx.field(static=True, kw_only=True, converter=as_goal, default=untargeted())
 
     def __check_init__(self):
         if self.norm not in (L2, Linf):
-            raise ValueError(
-                f"HopSkipJump: norm is L2 or Linf; got {getattr(self.norm, '__name__', self.norm)}."
-            )
-        if min(self.steps, self.n_queries, self.n_starts) < 1:
-            came = f"steps={self.steps}, queries={self.n_queries}, tries={self.n_starts}"
-            raise ValueError(
-                f"HopSkipJump: steps, queries and tries must be at least 1; got {came}."
-            )
+            given = getattr(self.norm, "__name__", self.norm)
+            raise ValueError(f"HopSkipJump: norm must be L2 or Linf; got {given}.")
+        expect_count(
+            "HopSkipJump", steps=self.steps, n_queries=self.n_queries, n_starts=self.n_starts
+        )
         if self.box is None:
             raise ValueError(
-                "HopSkipJump: begins at points drawn from the range of inputs; give a box, as "
-                "(0.0, 1.0)."
+                "HopSkipJump: starts at random points of the valid range of inputs. Pass box=, for "
+                "instance (0.0, 1.0)."
             )
         check_box("HopSkipJump", self.box)
 
@@ -78,87 +77,100 @@ class HopSkipJump(eqx.Module):
     ) -> Float[Array, "*s"]:
         check_input("HopSkipJump", model, x, y, self.box)
         if key is None:
-            raise ValueError(
-                "HopSkipJump: begins at drawn points and looks in drawn directions; give a key."
-            )
+            raise ValueError("HopSkipJump: samples random points and directions. Pass key=.")
         x = jnp.asarray(x)
         distance = lambda point: self.norm(1.0).norm(point - x)
 
-        def wrong(point):
-            return self.goal.reached(model(point), y)
+        def is_adversarial(point):
+            return self.goal.success(model(point), y)
 
-        def hop(state, now):
-            here, best = state
-            t, key = now
-            far = distance(here)
-            reach = jnp.where(t == 1, 0.1 * (self.box[1] - self.box[0]), far / x.size)
-            v = self._direction(wrong, here, reach, key)
-            here = self._back(wrong, x, self._leap(wrong, here, v, far / jnp.sqrt(t)))
-            return (here, jnp.where(distance(here) < distance(best), here, best)), None
+        def hop(carry, step_and_key):
+            point, best = carry
+            t, key = step_and_key
+            length = distance(point)
+            # the first point is far from x, so its probes use a fraction of the box instead
+            probe_radius = jnp.where(t == 1, 0.1 * (self.box[1] - self.box[0]), length / x.size)
+            v = self._estimate_direction(is_adversarial, point, probe_radius, key)
+            moved = self._line_search(is_adversarial, point, v, length / jnp.sqrt(t))
+            point = self._to_boundary(is_adversarial, x, moved)
+            best = jnp.where(distance(point) < distance(best), point, best)
+            return (point, best), None
 
         key_start, key_hops = jr.split(key)
-        drawn = jr.uniform(key_start, (self.n_starts, *x.shape), x.dtype, *self.box)
-        hits = jax.vmap(wrong)(drawn)
-        here = self._back(
-            wrong, x, drawn[jnp.argmin(jnp.where(hits, jax.vmap(distance)(drawn), jnp.inf))]
-        )
+        starts = jr.uniform(key_start, (self.n_starts, *x.shape), x.dtype, *self.box)
+        adversarial = jax.vmap(is_adversarial)(starts)
+        start_distances = jnp.where(adversarial, jax.vmap(distance)(starts), jnp.inf)
+        start = self._to_boundary(is_adversarial, x, starts[jnp.argmin(start_distances)])
         times = jnp.arange(1, self.steps + 1).astype(x.dtype)
-        (_, best), _ = jax.lax.scan(hop, (here, here), (times, jr.split(key_hops, self.steps)))
-        return jnp.where(hits.any() & ~wrong(x), best, x)
+        (_, best), _ = jax.lax.scan(hop, (start, start), (times, jr.split(key_hops, self.steps)))
+        return jnp.where(adversarial.any() & ~is_adversarial(x), best, x)
 
-    def _direction(self, wrong: Wrong, here: Shift, reach: Scalar, key: PRNGKeyArray) -> Shift:
-        """Where the answer becomes wrong, of norm 1, as the answers around a point tell."""
-        shape = self.n_queries, *here.shape
+    def _estimate_direction(
+        self,
+        is_adversarial: IsAdversarial,
+        point: Perturbation,
+        probe_radius: Scalar,
+        key: PRNGKeyArray,
+    ) -> Perturbation:
+        """Monte-Carlo estimate of the direction towards the misclassified side, of norm 1."""
+        shape = self.n_queries, *point.shape
         u = (
             jr.normal(key, shape)
             if self.norm is L2
             else jr.uniform(key, shape, minval=-1.0, maxval=1.0)
         )
-        u = jax.vmap(L2(1.0).steepest)(u.astype(here.dtype))
-        points = jnp.clip(here[None] + reach * u, *self.box)
-        signs = jnp.where(jax.vmap(wrong)(points), 1.0, -1.0).astype(here.dtype)
-        alike = jnp.abs(signs).sum() == jnp.abs(signs.sum())
-        weights = jnp.where(alike, signs, signs - signs.mean())
-        return self.norm(1.0).steepest(jnp.tensordot(weights, points - here[None], 1))
+        u = jax.vmap(L2(1.0).steepest)(u.astype(point.dtype))
+        probes = jnp.clip(point[None] + probe_radius * u, *self.box)
+        signs = jnp.where(jax.vmap(is_adversarial)(probes), 1.0, -1.0).astype(point.dtype)
+        # subtracting the mean reduces the variance, but would give 0 if all answers agree
+        all_agree = jnp.abs(signs).sum() == jnp.abs(signs.sum())
+        weights = jnp.where(all_agree, signs, signs - signs.mean())
+        return self.norm(1.0).steepest(jnp.tensordot(weights, probes - point[None], 1))
 
-    def _leap(self, wrong: Wrong, here: Shift, v: Shift, length: Scalar) -> Shift:
-        """The longest of the steps that ends where the answer is wrong."""
-        to = lambda count: jnp.clip(here + length * 0.5**count * v, *self.box)
-        count = jax.lax.while_loop(
-            lambda count: (count < HALVINGS) & ~wrong(to(count)),
-            lambda count: count + 1,
-            jnp.zeros((), here.dtype),
+    def _line_search(
+        self, is_adversarial: IsAdversarial, point: Perturbation, v: Perturbation, length: Scalar
+    ) -> Perturbation:
+        """Halves the step along v until it ends at a misclassified point."""
+        moved = lambda halvings: jnp.clip(point + length * 0.5**halvings * v, *self.box)
+        halvings = jax.lax.while_loop(
+            lambda halvings: (halvings < MAX_HALVINGS) & ~is_adversarial(moved(halvings)),
+            lambda halvings: halvings + 1,
+            jnp.zeros((), point.dtype),
         )
-        return jnp.where(count < HALVINGS, to(count), here)
+        return jnp.where(halvings < MAX_HALVINGS, moved(halvings), point)
 
-    def _back(self, wrong: Wrong, x: Shift, far: Shift) -> Shift:
-        """The wrong point where the way from a wrong point back to x, straight in the norm, leaves
-        what is wrong.
+    def _to_boundary(
+        self, is_adversarial: IsAdversarial, x: Perturbation, adversarial: Perturbation
+    ) -> Perturbation:
+        """Binary search from a misclassified point towards x for the decision boundary; the result
+        is on the misclassified side.
         """
-        length = self.norm(1.0).norm(far - x)
+        length = self.norm(1.0).norm(adversarial - x)
 
-        def at(share):
+        def at(fraction):
             if self.norm is L2:
-                return jnp.clip((1 - share) * x + share * far, *self.box)
-            return jnp.clip(x + jnp.clip(far - x, -share * length, share * length), *self.box)
+                return jnp.clip((1 - fraction) * x + fraction * adversarial, *self.box)
+            step = fraction * length  # in Linf the difference is clipped, not scaled
+            return jnp.clip(x + jnp.clip(adversarial - x, -step, step), *self.box)
 
         def halve(_, state):
-            right, least, nearest = state
-            middle = (right + least) / 2
+            low, high, nearest = state  # at(low) is right, at(high) is misclassified
+            middle = (low + high) / 2
             point = at(middle)
-            hit = wrong(point)
+            success = is_adversarial(point)
             return (
-                jnp.where(hit, right, middle),
-                jnp.where(hit, middle, least),
-                jnp.where(hit, point, nearest),
+                jnp.where(success, low, middle),
+                jnp.where(success, middle, high),
+                jnp.where(success, point, nearest),
             )
 
         ends = jnp.zeros((), x.dtype), jnp.ones((), x.dtype)
-        return jax.lax.fori_loop(0, _bisections(x.size, self.norm), halve, (*ends, far))[2]
+        n_steps = _bisection_steps(x.size, self.norm)
+        return jax.lax.fori_loop(0, n_steps, halve, (*ends, adversarial))[2]
 
 
-def _bisections(d: int, norm: type[Ball]) -> int:
-    r"""As many as it takes to come within $d^{-3/2}$, or $d^{-2}$ for `Linf`, of the whole way; 12
-    at the least.
+def _bisection_steps(d: int, norm: type[Ball]) -> int:
+    r"""The number of halvings to a relative precision of $d^{-3/2}$, or $d^{-2}$ for `Linf`;
+    between 12 and 24.
     """
     return min(max(math.ceil((1.5 if norm is L2 else 2.0) * math.log2(max(d, 2))), 12), 24)

@@ -1,15 +1,16 @@
-r"""The nearest wrong input of an affine classifier, exactly (§13.1), and so a certificate.
+r"""The minimal adversarial perturbation of an affine classifier in closed form (§13.1), which is
+also a certificate.
 
-Of $f(x) = Wx + b$ the class $j$ overtakes $y$ where
-$\langle w_y - w_j, \eta \rangle \le -(f_y(x) - f_j(x))$, a half space, and the least shift that
-reaches it has
+For $f(x) = Wx + b$ the class $j$ overtakes $y$ where
+$\langle w_y - w_j, \eta \rangle \le -(f_y(x) - f_j(x))$, a half-space, and the smallest
+perturbation that reaches it has
 
 $$\|\eta\|_p = \frac{f_y(x) - f_j(x)}{\|w_y - w_j\|_q}, \qquad
 \eta = -\|\eta\|_p \arg\max_{\|v\|_p \le 1} \langle w_y - w_j, v \rangle, \qquad 1/p + 1/q = 1$$
 
-The class of least $\|\eta\|_p$ is the nearest, and no shift that is shorter changes the class. A
-norm is named by its ball: `L1`, `L2`, `Linf`. There is no box here: with one the closed form does
-not hold.
+The class of smallest $\|\eta\|_p$ is the nearest, and no smaller perturbation changes the class.
+The norm is given as the class of its ball: `L1`, `L2`, `Linf`. There is no `box`: with one the
+closed form does not hold.
 """
 
 from typing import Any
@@ -22,17 +23,17 @@ from jax.core import Tracer
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ...core import Model, Scalar
-from ...threat.ball import L1, L2, Ball, Linf, Shift
+from ...threat.ball import L1, L2, Ball, Linf, Perturbation
 from ...threat.inputs import check_input
 
 
 class AffineAttack(eqx.Module):
-    r"""The nearest wrong input of an affine classifier in the norm of a ball, the tie, and
-    `overshoot` past it (§13.1).
+    r"""Minimum-norm attack on an affine classifier, exact: the nearest decision boundary, and
+    `overshoot` beyond it (§13.1).
 
-    $x + (1 + o)\,\eta$ with the least $\eta$ at which two classes tie; at the tie itself rounding
-    decides. An input that is wrong already stays as it is, and so does one that no shift makes
-    wrong.
+    Returns $x + (1 + o)\,\eta$ with the smallest $\eta$ at which two classes tie; at the tie itself
+    rounding decides the class, so use a small overshoot. An input that is already misclassified, or
+    that no perturbation can get misclassified, is returned unchanged.
 
     >>> from thetax.layers import Linear
     >>> line = Linear(jnp.array([[1.0, -2.0], [0.0, 0.0]]), jnp.zeros(2))
@@ -52,16 +53,17 @@ class AffineAttack(eqx.Module):
     def __call__(
         self, model: Model, x: Any, y: Any, *, key: PRNGKeyArray | None = None
     ) -> Float[Array, "*s"]:
-        far, slopes = _against("AffineAttack", model, x, y, self.norm)
-        eta = (1 + self.overshoot) * nearest_tie(far, slopes, self.norm)
-        return jnp.where(far.min() > 0, x + eta, x).astype(jnp.result_type(x))
+        distance, slopes = _distances_and_slopes("AffineAttack", model, x, y, self.norm)
+        eta = (1 + self.overshoot) * nearest_boundary(distance, slopes, self.norm)
+        return jnp.where(distance.min() > 0, x + eta, x).astype(jnp.result_type(x))
 
 
 def affine_distance(model: Model, x: Any, y: Any, norm: type[Ball] = L2) -> Float[Array, " k"]:
-    r"""$(f_y(x) - f_j(x)) / \|w_y - w_j\|_q$ for every class j of an affine classifier (§13.1).
+    r"""Distance of x from the decision boundary with each class j of an affine classifier,
+    $(f_y(x) - f_j(x)) / \|w_y - w_j\|_q$ (§13.1).
 
-    How far x is from where class j overtakes y: infinite where it never does, as for y itself;
-    negative where it has.
+    It is infinite where class j never overtakes y, as for y itself, and negative where it already
+    has.
 
     >>> from thetax.layers import Linear
     >>> plane = Linear(jnp.array([[3.0, 0.0], [0.0, 4.0], [-1.0, 0.0]]), jnp.zeros(3))
@@ -69,14 +71,14 @@ def affine_distance(model: Model, x: Any, y: Any, norm: type[Ball] = L2) -> Floa
     [inf, 0.600..., 1.0]
     """
     check_norm("affine_distance", norm)
-    return _against("affine_distance", model, x, y, norm)[0]
+    return _distances_and_slopes("affine_distance", model, x, y, norm)[0]
 
 
 def affine_radius(model: Model, x: Any, y: Any, norm: type[Ball] = L2) -> Scalar:
-    r"""The largest radius of a ball around x in which an affine classifier says y throughout; 0 if
-    it does not at x.
+    r"""Certified radius of an affine classifier: the largest radius of a ball around x in which it
+    predicts y everywhere; 0 if it does not predict y at x.
 
-    It is the distance to the nearest class, so it can be neither exceeded nor improved (§13.1).
+    It is the distance to the nearest decision boundary, so the certificate is tight (§13.1).
 
     >>> from thetax.layers import Linear
     >>> plane = Linear(jnp.array([[3.0, 0.0], [0.0, 4.0], [-1.0, 0.0]]), jnp.zeros(3))
@@ -89,38 +91,45 @@ def affine_radius(model: Model, x: Any, y: Any, norm: type[Ball] = L2) -> Scalar
 def distances(
     gaps: Float[Array, " k"], slopes: Float[Array, "k *s"], norm: type[Ball]
 ) -> Float[Array, " k"]:
-    r"""$g_j / \|s_j\|_q$, infinite where the slope is 0 and the gap is not."""
-    steep = jax.vmap(norm(1.0).dual)(slopes)
-    flat = jnp.where(gaps == 0, 0.0, jnp.sign(gaps) * jnp.inf)
-    return jnp.where(steep > 0, gaps / jnp.where(steep > 0, steep, 1.0), flat)
-
-
-def nearest_tie(far: Float[Array, " k"], slopes: Float[Array, "k *s"], norm: type[Ball]) -> Shift:
-    r"""The least $\eta$ that makes up for one of the gaps, by the distances and the slopes; 0 if
-    none does.
+    r"""$g_j / \|s_j\|_q$: how far away a gap $g_j$ closes along the slope $s_j$; infinite where the
+    slope is 0 and the gap is not.
     """
-    j = jnp.argmin(far)
-    return -jnp.where(jnp.isfinite(far[j]), far[j], 0.0) * norm(1.0).steepest(slopes[j])
+    slope_norms = jax.vmap(norm(1.0).dual_norm)(slopes)
+    if_flat = jnp.where(gaps == 0, 0.0, jnp.sign(gaps) * jnp.inf)
+    return jnp.where(slope_norms > 0, gaps / jnp.where(slope_norms > 0, slope_norms, 1.0), if_flat)
+
+
+def nearest_boundary(
+    distance: Float[Array, " k"], slopes: Float[Array, "k *s"], norm: type[Ball]
+) -> Perturbation:
+    r"""The smallest $\eta$ that closes one of the gaps, from the distances and the slopes; 0 if
+    none can be closed.
+    """
+    j = jnp.argmin(distance)
+    length = jnp.where(jnp.isfinite(distance[j]), distance[j], 0.0)
+    return -length * norm(1.0).steepest(slopes[j])
 
 
 def check_norm(name: str, norm: Any) -> None:
-    """Refuses what has no dual norm to divide by."""
+    """Raises `ValueError` unless `norm` is L1, L2 or Linf, which have a dual norm."""
     if norm not in (L1, L2, Linf):
-        came = getattr(norm, "__name__", norm)
-        raise ValueError(f"{name}: norm is the ball that has it, L1, L2 or Linf; got {came}.")
+        given = getattr(norm, "__name__", norm)
+        raise ValueError(f"{name}: norm must be L1, L2 or Linf; got {given}.")
 
 
 def check_overshoot(name: str, overshoot: Any) -> None:
-    """Refuses to stop short of the tie."""
+    """Raises `ValueError` unless the overshoot, a fraction of the distance, is finite and >= 0."""
     if isinstance(overshoot, float | int) and not 0 <= overshoot < float("inf"):
         raise ValueError(
-            f"{name}: overshoot is how far past the tie to go, relatively, and not negative; got "
-            f"{overshoot}."
+            f"{name}: overshoot, a fraction of the distance to the boundary, must be finite and "
+            f">= 0; got {overshoot}."
         )
 
 
-def _against(name: str, model: Model, x: Any, y: Any, norm: type[Ball]) -> tuple[Array, Array]:
-    """How far it is to where each class overtakes y, and the slope of the lead that y has."""
+def _distances_and_slopes(
+    name: str, model: Model, x: Any, y: Any, norm: type[Ball]
+) -> tuple[Array, Array]:
+    """The distance to the boundary with each class, and the gradient of $f_y - f_j$."""
     check_input(name, model, x, y, None)
     x = jnp.asarray(x)
     z = model(x)
@@ -131,16 +140,19 @@ def _against(name: str, model: Model, x: Any, y: Any, norm: type[Ball]) -> tuple
 
 
 def _check_affine(name: str, model: Model, x: Array, z: Array, W: Array) -> None:
-    """A certificate for a curved model would be a lie; of what is only traced nothing can be
-    said.
+    """Raises `ValueError` if the model is not affine, as a certificate would then be false; traced
+    values cannot be checked.
     """
     if isinstance(z, Tracer):
         return
 
-    def curve(v):
-        said = z + jnp.tensordot(W, v, axes=v.ndim)
-        return jnp.abs(model(x + v) - said).max() / (1 + jnp.abs(said).max())
+    def nonlinearity(v):
+        linear = z + jnp.tensordot(W, v, axes=v.ndim)
+        return jnp.abs(model(x + v) - linear).max() / (1 + jnp.abs(linear).max())
 
-    far = (1 + jnp.abs(x).max()) * jr.normal(jr.key(0), (4, *x.shape), x.dtype)
-    if jax.vmap(curve)(far).max() > jnp.sqrt(jnp.finfo(z.dtype).eps):
-        raise ValueError(f"{name}: the model is not affine in its input; DeepFool takes any model.")
+    # compare with the linearisation at four random points far from x
+    offsets = (1 + jnp.abs(x).max()) * jr.normal(jr.key(0), (4, *x.shape), x.dtype)
+    if jax.vmap(nonlinearity)(offsets).max() > jnp.sqrt(jnp.finfo(z.dtype).eps):
+        raise ValueError(
+            f"{name}: the model is not affine in its input. Use DeepFool, which takes any model."
+        )

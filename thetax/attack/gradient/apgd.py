@@ -1,14 +1,14 @@
-r"""Projected ascent that finds the length of its own step (Croce & Hein 2020): the number of steps
-is all it is told.
+r"""Auto-PGD (APGD): projected gradient ascent with momentum that adapts its step size (Croce & Hein
+2020). The number of steps is its only setting.
 
 $$z = \Pi\big(\eta_k + \alpha_k\, s(\nabla_k)\big), \qquad
 \eta_{k+1} = \Pi\big(\eta_k + \tfrac34 (z - \eta_k) + \tfrac14 (\eta_k - \eta_{k-1})\big), \quad
 \alpha_0 = 2\varepsilon$$
 
-with the steepest direction $s$ of the ball. At checkpoints, which come the more often the later it
-is, $\alpha$ is halved, and the ascent goes on from the best point so far, if (1) less than three
-quarters of the steps since the last checkpoint gained anything, or (2) $\alpha$ was not halved
-there, and the best gain is still what it was there.
+with the steepest direction $s$ of the ball. At checkpoints, which become more frequent, $\alpha$ is
+halved, and the ascent continues from the best point so far, if (1) less than three quarters of the
+steps since the last checkpoint increased the gain, or (2) $\alpha$ was not halved there, and the
+best gain is still what it was there.
 """
 
 from typing import Any, NamedTuple
@@ -19,69 +19,77 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from ... import tree
+from ...check import expect_count
 from ...core import Model, Scalar
-from ...threat.ball import L2, Ball, Linf, Shift, limits_of
-from ...threat.inputs import Range, check_box, check_input
+from ...threat.ball import L2, Ball, Linf, Perturbation, perturbation_bounds
+from ...threat.inputs import Box, check_box, check_input
 from ..base import Candidate, clip_to_box, no_candidate
 from ..continuous_batching import AttackLoop
 from ..goal import Goal, as_goal
 from .pgd import feasible_gradient, start_points
 
-ONWARDS = 0.75  # of a step is the new direction, the rest is that of the step before
-RISES = 0.75  # the share of the steps that has to gain
+STEP_WEIGHT = 0.75  # weight of the new step; the rest is the previous step (momentum)
+MIN_INCREASING = 0.75  # fraction of the steps that must increase the gain
 
 
-class Place(NamedTuple):
+class EvaluatedPoint(NamedTuple):
     """A point of the ascent and the gradient there."""
 
-    seen: Candidate
-    slope: Shift
+    candidate: Candidate
+    gradient: Perturbation
 
 
-class Climb(NamedTuple):
-    """Where an ascent stands and stood before, the highest place and the best, and what the last
-    checkpoint saw.
+class APGDState(NamedTuple):
+    """State of one ascent: the current and the previous point, the best points, and what was
+    recorded at the last checkpoint.
     """
 
-    here: Place
-    before: Shift
-    peak: Place  # of most gain
-    best: Candidate  # the answer: what reached the goal comes first
+    current: EvaluatedPoint
+    previous: Perturbation
+    highest: EvaluatedPoint  # largest gain of this ascent
+    best: Candidate  # the result, over all restarts: success first, then gain
     step_size: Scalar
-    rises: Int[Array, ""]  # steps since the last checkpoint that gained
-    halved: Bool[Array, ""]  # at the last checkpoint
-    level: Scalar  # the gain of the peak there
+    n_increases: Int[Array, ""]  # steps since the last checkpoint that increased the gain
+    halved: Bool[Array, ""]  # whether the step size was halved at the last checkpoint
+    checkpoint_gain: Scalar  # the largest gain at the last checkpoint
 
-    def to(self, new: Place) -> "Climb":
-        """One step further."""
-        rises = self.rises + (new.seen.gain > self.here.seen.gain)
-        peak = _choose(new.seen.gain > self.peak.seen.gain, new, self.peak)
-        best = self.best.beside(new.seen)
-        return self._replace(here=new, before=self.here.seen.eta, peak=peak, best=best, rises=rises)
-
-    def checked(self, span: Int[Array, ""]) -> "Climb":
-        """After a checkpoint so many steps from the last one; the same if there is none, that is
-        for 0.
-        """
-        stuck = ~self.halved & (self.peak.seen.gain == self.level)
-        halved = (self.rises < RISES * span) | stuck
-        after = self._replace(
-            here=_choose(halved, self.peak, self.here),
-            step_size=jnp.where(halved, self.step_size / 2, self.step_size),
-            rises=jnp.zeros_like(self.rises),
-            halved=halved,
-            level=self.peak.seen.gain,
+    def advance(self, new: EvaluatedPoint) -> "APGDState":
+        """The state after a step to a new point."""
+        gain = new.candidate.gain
+        return self._replace(
+            current=new,
+            previous=self.current.candidate.eta,
+            highest=tree.where(gain > self.highest.candidate.gain, new, self.highest),
+            best=self.best.better_of(new.candidate),
+            n_increases=self.n_increases + (gain > self.current.candidate.gain),
         )
-        return _choose(span > 0, after, self)
+
+    def at_checkpoint(self, n_steps: Int[Array, ""]) -> "APGDState":
+        """Halves the step size at a checkpoint if the ascent has stalled. `n_steps` is the number
+        of steps since the last checkpoint; 0 means that there is no checkpoint here.
+        """
+        gain = self.highest.candidate.gain
+        stuck = ~self.halved & (gain == self.checkpoint_gain)
+        halved = (self.n_increases < MIN_INCREASING * n_steps) | stuck
+        after = self._replace(
+            current=tree.where(halved, self.highest, self.current),
+            step_size=jnp.where(halved, self.step_size / 2, self.step_size),
+            n_increases=jnp.zeros_like(self.n_increases),
+            halved=halved,
+            checkpoint_gain=gain,
+        )
+        return tree.where(n_steps > 0, after, self)
 
 
 class APGD(eqx.Module):
-    r"""Projected ascent with momentum whose step begins at $2\varepsilon$ and is halved where it
-    stalls, for the balls `Linf` and `L2` (Croce & Hein 2020).
+    r"""Auto-PGD: projected gradient ascent with momentum whose step size starts at $2\varepsilon$
+    and is halved when progress stalls, for `Linf` and `L2` balls (Croce & Hein 2020).
 
-    From the input itself, or with a key from points of the ball; it stops where its goal is
-    reached, and of all points that it came to, over all `restarts`, it gives the best, as `PGD`
-    does. `box` is the range of valid inputs. A plain loss is a goal never reached.
+    The budget eps is the radius of the ball. Without a key the attack starts at the input, with one
+    at a random point of the ball, another for each of the `restarts`. It stops as soon as its goal
+    is reached, and returns the best point seen, as `PGD` does. A plain loss as its goal is never
+    reached, so all steps are run. `box` is the valid range of inputs.
 
     >>> from thetax.attack import margin_loss
     >>> from thetax.layers import Linear
@@ -94,17 +102,14 @@ class APGD(eqx.Module):
     ball: Ball
     steps: int = eqx.field(static=True, kw_only=True)
     restarts: int = eqx.field(static=True, kw_only=True, default=1)
-    box: Range | None = eqx.field(static=True, kw_only=True, default=None)
+    box: Box | None = eqx.field(static=True, kw_only=True, default=None)
 
     def __check_init__(self):
         if not isinstance(self.ball, Linf | L2):
             raise ValueError(
-                f"APGD: its steps are made for Linf and L2; got {type(self.ball).__name__}; take "
-                "PGD."
+                f"APGD: ball must be Linf or L2; got {type(self.ball).__name__}. Use PGD."
             )
-        if self.steps < 1 or self.restarts < 1:
-            came = f"steps={self.steps}, restarts={self.restarts}"
-            raise ValueError(f"APGD: steps and restarts must be at least 1; got {came}.")
+        expect_count("APGD", steps=self.steps, restarts=self.restarts)
         if self.box is not None:
             check_box("APGD", self.box)
 
@@ -112,87 +117,84 @@ class APGD(eqx.Module):
         self, model: Model, x: Any, y: Any, *, key: PRNGKeyArray | None = None
     ) -> Float[Array, "*s"]:
         check_input("APGD", model, x, y, self.box)
-        return self.search(model, x, y, key=key).run()
+        return self.loop(model, x, y, key=key).run()
 
-    def search(
-        self, model: Model, x: Any, y: Any, *, key: PRNGKeyArray | None = None
-    ) -> AttackLoop:
-        """Step by step; the first of each ascent only looks at its start."""
+    def loop(self, model: Model, x: Any, y: Any, *, key: PRNGKeyArray | None = None) -> AttackLoop:
+        """The attack as a loop; step 0 of each ascent only evaluates its start."""
         x = jnp.asarray(x)
-        limits = limits_of(x, self.box)
+        limits = perturbation_bounds(x, self.box)
         start = start_points("APGD", self.ball, x, limits, self.restarts, key)
-        spans = jnp.concatenate([jnp.zeros(1, jnp.int32), _spans(self.steps)])
-        rate = jnp.asarray(2 * self.ball.radius, x.dtype)
+        spans = jnp.concatenate([jnp.zeros(1, jnp.int32), _checkpoint_spans(self.steps)])
+        initial_step_size = jnp.asarray(2 * self.ball.radius, x.dtype)
+        steps_per_start = 1 + self.steps
 
-        def inside(eta):
+        def project(eta):
             return self.ball.project(eta, limits).astype(x.dtype)
 
-        def gained(eta):
-            seen = self.goal.judge(model, x, eta, y)
-            return seen.gain, seen
+        def gain(eta):
+            candidate = self.goal.evaluate(model, x, eta, y)
+            return candidate.gain, candidate
 
-        def look(eta):
-            (_, seen), slope = jax.value_and_grad(gained, has_aux=True)(eta)
-            return Place(seen, feasible_gradient(slope, eta, limits))
+        def evaluate(eta):
+            (_, candidate), gradient = jax.value_and_grad(gain, has_aux=True)(eta)
+            return EvaluatedPoint(candidate, feasible_gradient(gradient, eta, limits))
 
-        def begin():
+        def init():
             none = no_candidate(jnp.zeros_like(x))
-            return _begin(Place(none, jnp.zeros_like(x)), none, rate), jnp.zeros((), jnp.int32)
+            point = EvaluatedPoint(none, jnp.zeros_like(x))
+            return _new_ascent(point, none, initial_step_size), jnp.zeros((), jnp.int32)
 
-        def unfinished(now):
-            climb, step = now
-            return ~climb.best.reached & (step < (1 + self.steps) * self.restarts)
+        def unfinished(carry):
+            state, step = carry
+            return ~state.best.reached & (step < steps_per_start * self.restarts)
 
-        def move(now):
-            (climb, step), k = now, now[1] % (1 + self.steps)
-            eta = climb.here.seen.eta
-            onwards = jnp.where(k == 1, 1.0, ONWARDS).astype(
-                x.dtype
-            )  # there is no step before the first
-            z = inside(eta + climb.step_size * self.ball.steepest(climb.here.slope))
-            next_one = inside(eta + onwards * (z - eta) + (1 - onwards) * (eta - climb.before))
-            seen = look(jnp.where(k == 0, start(step // (1 + self.steps)), next_one))
-            return _choose(
-                k == 0, _begin(seen, climb.best, rate), climb.to(seen).checked(spans[k])
-            ), step + 1
+        def take_step(carry):
+            state, step = carry
+            k = step % steps_per_start
+            eta = state.current.candidate.eta
+            # the first step has no previous one, hence no momentum
+            weight = jnp.where(k == 1, 1.0, STEP_WEIGHT).astype(x.dtype)
+            z = project(eta + state.step_size * self.ball.steepest(state.current.gradient))
+            moved = project(eta + weight * (z - eta) + (1 - weight) * (eta - state.previous))
+            point = evaluate(jnp.where(k == 0, start(step // steps_per_start), moved))
+            restarted = _new_ascent(point, state.best, initial_step_size)
+            advanced = state.advance(point).at_checkpoint(spans[k])
+            return tree.where(k == 0, restarted, advanced), step + 1
 
-        def answer(now):
-            return clip_to_box(x, now[0].best.eta, self.box)
+        def result(carry):
+            return clip_to_box(x, carry[0].best.eta, self.box)
 
-        return AttackLoop(begin, unfinished, move, answer)
+        return AttackLoop(init, unfinished, take_step, result)
 
 
 def checkpoints(steps: int) -> tuple[int, ...]:
-    r"""$\lceil p_j N \rceil$ with $p_0 = 0$, $p_1 = 0.22$,
-    $p_{j+1} = p_j + \max(p_j - p_{j-1} - 0.03,\ 0.06)$.
+    r"""The steps at which the step size may be halved, $\lceil p_j N \rceil$ with $p_0 = 0$,
+    $p_1 = 0.22$, $p_{j+1} = p_j + \max(p_j - p_{j-1} - 0.03,\ 0.06)$.
 
     >>> checkpoints(100)
     (0, 22, 41, 57, 70, 80, 87, 93, 99)
     """
-    before, share, found = 0, 22, {0}  # in hundredths, so that nothing is rounded
-    while share <= 100:
-        found.add(-(-share * steps // 100))
-        before, share = share, share + max(share - before - 3, 6)
-    return tuple(sorted(found))
+    previous, current, result = 0, 22, {0}  # in hundredths: integers, so no rounding errors
+    while current <= 100:
+        result.add(-(-current * steps // 100))
+        previous, current = current, current + max(current - previous - 3, 6)
+    return tuple(sorted(result))
 
 
-def _spans(steps: int) -> Int[Array, " t"]:
-    """For each step the number of steps between the last checkpoint and the one after it; 0 where
-    there is none.
+def _checkpoint_spans(steps: int) -> Int[Array, " t"]:
+    """For each step 0, or if there is a checkpoint after it the number of steps since the one
+    before.
     """
     spans = np.zeros(steps, np.int32)
-    places = checkpoints(steps)
-    spans[np.asarray(places[1:]) - 1] = np.diff(places)
+    ends = checkpoints(steps)
+    spans[np.asarray(ends[1:]) - 1] = np.diff(ends)
     return jnp.asarray(spans)
 
 
-def _begin(here: Place, best: Candidate, rate: Scalar) -> Climb:
-    """An ascent from here, after others of which the best is known."""
-    eta, gain = here.seen.eta, here.seen.gain
-    rises = jnp.zeros((), jnp.int32)
+def _new_ascent(point: EvaluatedPoint, best: Candidate, step_size: Scalar) -> APGDState:
+    """The state at the start of an ascent; `best` is the best result of the ascents before it."""
+    eta, gain = point.candidate.eta, point.candidate.gain
+    n_increases = jnp.zeros((), jnp.int32)
     halved = jnp.zeros((), bool)
-    return Climb(here, eta, here, best.beside(here.seen), rate, rises, halved, gain)
-
-
-def _choose(condition: Any, a: Any, b: Any) -> Any:
-    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), a, b)
+    best = best.better_of(point.candidate)
+    return APGDState(point, eta, point, best, step_size, n_increases, halved, gain)

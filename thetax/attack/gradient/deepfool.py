@@ -1,14 +1,15 @@
-r"""The nearest wrong input, as if the classifier were affine, again and again (§13.1).
+r"""DeepFool (§13.1): minimum-norm attack that repeatedly linearises the classifier and steps to the
+nearest decision boundary of the linearisation.
 
-At $x_t$ the classifier is nearly $f(x_t) + \langle \nabla f(x_t), \eta \rangle$, and of an affine
-one the nearest tie is known: for the class j of least distance, with
+Near $x_t$ the classifier is about $f(x_t) + \langle \nabla f(x_t), \eta \rangle$. The nearest
+boundary of an affine classifier is known: for the class j of smallest distance, with
 $\Delta w = \nabla f_y(x_t) - \nabla f_j(x_t)$,
 
 $$\delta = -\frac{f_y(x_t) - f_j(x_t)}{\|\Delta w\|_q} \arg\max_{\|v\|_p \le 1} \langle \Delta w, v
 \rangle, \qquad
 \eta \leftarrow \eta + \delta, \qquad x_{t+1} = x + (1 + o)\,\eta$$
 
-until the class changes. Of an affine classifier the first step is the last.
+until the predicted class changes. For an affine classifier one step suffices.
 """
 
 from typing import Any, NamedTuple
@@ -18,28 +19,31 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from ...check import expect_count
 from ...core import Model, Scalar
-from ...threat.ball import L1, L2, Ball, Shift, limits_of
-from ...threat.inputs import Range, check_box, check_input
+from ...threat.ball import L1, L2, Ball, Perturbation, perturbation_bounds
+from ...threat.inputs import Box, check_box, check_input
 from ..base import clip_to_box
 from ..continuous_batching import AttackLoop
 from ..goal import margin_loss
-from .affine import check_norm, check_overshoot, distances, nearest_tie
+from .affine import check_norm, check_overshoot, distances, nearest_boundary
 from .pgd import feasible_gradient
 
-# late steps are short, and so is their overshoot: they go this part of the first one further
-FIRM = 1e-3
+# An overshoot relative to the current step vanishes as the steps get shorter, so every step also
+# goes this fraction of `overshoot` times the logit gap at x beyond the boundary.
+MIN_OVERSHOOT = 1e-3
 
 
 class DeepFool(eqx.Module):
-    r"""A near input of another class, by steps to the nearest tie of the linearised classifier
-    (§13.1).
+    r"""DeepFool: a nearby misclassified input, by steps to the nearest decision boundary of the
+    linearised classifier (§13.1; Moosavi-Dezfooli, Fawzi & Frossard 2016).
 
-    `norm` is named by its ball, `L2`, `Linf` or `L1`. At most `steps` are made; each `overshoot`
-    past the tie, relatively, for at a tie nothing has changed. Of the `classes` most likely at x,
-    the right one among them, it takes at each step the easiest. `box` is the range of valid inputs,
-    which is kept to exactly. An input that is wrong already stays as it is, and so does one for
-    which nothing is found. (Moosavi-Dezfooli, Fawzi & Frossard 2016)
+    `norm` is given as the class of its ball, `L2`, `Linf` or `L1`. At most `steps` steps are made.
+    Each goes `overshoot` beyond the boundary, as a fraction of the perturbation, because at the
+    boundary itself the class has not changed. Candidates are the `classes` most likely classes at
+    x, the true one included; each step moves to the one whose boundary is nearest. `box` is the
+    valid range of inputs; it is never left. An input that is already misclassified is returned
+    unchanged, and so is one for which nothing is found.
 
     Departs: the notes print the program at $x$; the current iterate $x_t$ is meant.
 
@@ -53,16 +57,15 @@ class DeepFool(eqx.Module):
     steps: int = eqx.field(static=True, kw_only=True, default=50)
     classes: int = eqx.field(static=True, kw_only=True, default=10)
     overshoot: float | Scalar = eqx.field(kw_only=True, default=0.02)
-    box: Range | None = eqx.field(static=True, kw_only=True, default=None)
+    box: Box | None = eqx.field(static=True, kw_only=True, default=None)
 
     def __check_init__(self):
         check_norm("DeepFool", self.norm)
         check_overshoot("DeepFool", self.overshoot)
-        if self.steps < 1:
-            raise ValueError(f"DeepFool: steps must be at least 1; got {self.steps}.")
+        expect_count("DeepFool", steps=self.steps)
         if self.classes < 2:
             raise ValueError(
-                f"DeepFool: classes counts the right one too, so at least 2; got {self.classes}."
+                f"DeepFool: classes must be at least 2, the true one included; got {self.classes}."
             )
         if self.box is not None:
             check_box("DeepFool", self.box)
@@ -71,78 +74,80 @@ class DeepFool(eqx.Module):
         self, model: Model, x: Any, y: Any, *, key: PRNGKeyArray | None = None
     ) -> Float[Array, "*s"]:
         check_input("DeepFool", model, x, y, self.box)
-        return self.search(model, x, y).run()
+        return self.loop(model, x, y).run()
 
-    def search(
-        self, model: Model, x: Any, y: Any, *, key: PRNGKeyArray | None = None
-    ) -> AttackLoop:
-        """Step by step; chance is not in it."""
+    def loop(self, model: Model, x: Any, y: Any, *, key: PRNGKeyArray | None = None) -> AttackLoop:
+        """The attack as a loop; it is deterministic."""
         x = jnp.asarray(x)
+        has_overshoot = self.overshoot > 0
 
-        def at(eta):
+        def point_at(eta):
             return clip_to_box(x, ((1 + self.overshoot) * eta).astype(x.dtype), self.box)
 
-        def begin():
+        def rounding(z, ulps):
+            """An error bound of the logits, in units of their last digit."""
+            return ulps * jnp.finfo(z.dtype).eps * jnp.abs(z).max()
+
+        def init():
             z = model(x)
-            between = jax.vmap(lambda j: _one(y, z) - _one(j, z))(_rivals(z, y, self.classes))
-            sure = jnp.where(
-                self.overshoot > 0, 64 * jnp.finfo(z.dtype).eps * jnp.abs(z).max(), 0.0
-            )  # of rounding
-            past = (FIRM * self.overshoot * (between @ z) + sure).astype(z.dtype)
-            return Way(
-                jnp.zeros_like(x), z, between, past, jnp.where(jnp.argmax(z) == y, 0, self.steps)
+            # row j maps logits to z_y - z_j, for the rival classes j
+            gap_rows = jax.vmap(lambda j: _one_hot(y, z) - _one_hot(j, z))(
+                _rivals(z, y, self.classes)
             )
+            margin = MIN_OVERSHOOT * self.overshoot * (gap_rows @ z) + jnp.where(
+                has_overshoot, rounding(z, 64), 0.0
+            )
+            # an input that is already wrong takes no step
+            step = jnp.where(jnp.argmax(z) == y, 0, self.steps)
+            return DeepFoolState(jnp.zeros_like(x), z, gap_rows, margin.astype(z.dtype), step)
 
-        def passable(slope, here):
-            """The slope without what is no number; in L1, where one number is moved, of those that
-            still can be.
+        def feasible_slope(slope, point):
+            """The slope without NaNs; in L1, where a step moves a single component, also without
+            the components that are at the end of their range.
             """
-            return -feasible_gradient(
-                -slope, here - x, limits_of(x, self.box) if self.norm is L1 else None
+            limits = perturbation_bounds(x, self.box) if self.norm is L1 else None
+            return -feasible_gradient(-slope, point - x, limits)
+
+        def unfinished(state):
+            # a margin below the rounding error could vanish when the model is evaluated again
+            min_margin = jnp.where(has_overshoot, rounding(state.z, 32), 0.0)
+            return (margin_loss(state.z, y) <= min_margin) & (state.step < self.steps)
+
+        def step(state):
+            point = point_at(state.eta)
+            z, pull_back = jax.vjp(lambda x: model(x), point)
+            slopes = jax.lax.map(
+                lambda row: feasible_slope(pull_back(row)[0], point), state.gap_rows
             )
+            distance = distances(state.gap_rows @ z + state.margin, slopes, self.norm)
+            eta = (state.eta + nearest_boundary(distance, slopes, self.norm)).astype(x.dtype)
+            return state._replace(eta=eta, z=model(point_at(eta)), step=state.step + 1)
 
-        def unfinished(way):
-            firm = jnp.where(
-                self.overshoot > 0, 32 * jnp.finfo(way.z.dtype).eps, 0.0
-            )  # or rounding could undo it
-            return (margin_loss(way.z, y) <= firm * jnp.abs(way.z).max()) & (way.step < self.steps)
+        def result(state):
+            z = state.z
+            # without overshoot the attack ends at the boundary, where rounding decides the class
+            is_tie = margin_loss(z, y) >= -rounding(z, 8)
+            success = (jnp.argmax(z) != y) | (is_tie & (self.overshoot == 0))
+            return jnp.where(success & ~jnp.isnan(z).any(), point_at(state.eta), x)
 
-        def move(way):
-            here = at(way.eta)
-            z, pull = jax.vjp(lambda x: model(x), here)
-            slopes = jax.lax.map(lambda one: passable(pull(one)[0], here), way.between)
-            far = distances(way.between @ z + way.past, slopes, self.norm)
-            eta = (way.eta + nearest_tie(far, slopes, self.norm)).astype(x.dtype)
-            return way._replace(eta=eta, z=model(at(eta)), step=way.step + 1)
-
-        def answer(way):
-            z = way.z
-            tied = (
-                margin_loss(z, y) >= -8 * jnp.finfo(z.dtype).eps * jnp.abs(z).max()
-            )  # where rounding decides
-            found = (jnp.argmax(z) != y) | (tied & (self.overshoot == 0))
-            return jnp.where(found & ~jnp.isnan(z).any(), at(way.eta), x)
-
-        return AttackLoop(begin, unfinished, move, answer)
+        return AttackLoop(init, unfinished, step, result)
 
 
-class Way(NamedTuple):
-    """How far it has gone and the logits there; the classes it may go to, and how far past a tie
-    with each.
-    """
+class DeepFoolState(NamedTuple):
+    """State of DeepFool."""
 
-    eta: Shift
-    z: Float[Array, " k"]
-    between: Float[Array, "m k"]
-    past: Float[Array, " m"]
+    eta: Perturbation  # the perturbation, without overshoot
+    z: Float[Array, " k"]  # logits at the current point
+    gap_rows: Float[Array, "m k"]  # maps logits to z_y - z_j for the rival classes j
+    margin: Float[Array, " m"]  # how far beyond each boundary to aim, in logits
     step: Any
 
 
 def _rivals(z: Float[Array, " k"], y: Any, classes: int) -> Array:
-    """The most likely classes but y."""
+    """The most likely classes other than y."""
     others = jnp.where(jnp.arange(len(z)) == y, -jnp.inf, z)
     return jax.lax.top_k(others, min(classes, len(z)) - 1)[1]
 
 
-def _one(j: Any, z: Float[Array, " k"]) -> Float[Array, " k"]:
+def _one_hot(j: Any, z: Float[Array, " k"]) -> Float[Array, " k"]:
     return jax.nn.one_hot(j, len(z), dtype=z.dtype)

@@ -1,11 +1,12 @@
-r"""Attacks that follow the gradient of a loss in the input (§13.2): projected ascent in a ball.
+r"""Projected gradient descent (PGD) and FGSM (§13.2): gradient ascent on the loss in the input,
+projected onto a ball.
 
 $$\eta \leftarrow \Pi\big(\eta + \alpha\, s(\nabla_x \ell(f(x + \eta), y))\big), \qquad
 s(g) = \arg\max_{\|\eta\| \le 1} \langle g, \eta \rangle$$
 
-The sign of the gradient in the ball of the maximum norm, the gradient over its length in that of
-the Euclidean one, a single number in that of the sum. One long step from the input itself is the
-fast gradient sign method.
+The steepest direction $s(g)$ is the sign of the gradient in the `Linf` ball, the normalised
+gradient in the `L2` ball, and the largest component alone in the `L1` ball. One step of length
+$\varepsilon$ from the input itself is the fast gradient sign method (FGSM).
 """
 
 from collections.abc import Callable
@@ -17,26 +18,38 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from ...check import expect_count
 from ...core import Model, Scalar
-from ...threat.ball import Ball, Limits, Linf, Shift, limits_of
-from ...threat.inputs import Range, check_box, check_input
+from ...threat.ball import Ball, Limits, Linf, Perturbation, perturbation_bounds
+from ...threat.inputs import Box, check_box, check_input
 from ...train.objectives.loss import Loss
 from ..base import Candidate, clip_to_box, no_candidate
 from ..continuous_batching import AttackLoop
 from ..goal import Goal, as_goal
 
 
-class PGD(eqx.Module):
-    r"""Projected gradient ascent from the input itself, or with a key from points of the ball
-    (§13.2).
+def constant_schedule(step: Any) -> float:
+    """The step size stays as it is."""
+    return 1.0
 
-    `step_size` is $\alpha$, times `schedule` of the number of the step. With `momentum` $\mu$ the
-    direction is that of $g \leftarrow \mu g + \nabla / \|\nabla\|_1$. `box` is the range of valid
-    inputs, which is kept to exactly. It stops at the first point that reaches its goal. A plain
-    loss is a goal never reached: then it gives the best of all points that it came to, over all
-    `restarts`, so that more of either never helps the defender. With `output="last"` it makes all
-    steps and gives the last point, as robust training wants it. Madry et al. 2018; with momentum,
-    Dong et al. 2018.
+
+class PGD(eqx.Module):
+    r"""Projected gradient descent (§13.2): maximises the gain of `goal` within `ball` around the
+    input.
+
+    The budget eps ($\varepsilon$) is the radius of the ball: `Linf(8 / 255)`. The step size
+    $\alpha$ is `step_size`, multiplied by `schedule(step)`. With a key the attack starts at a
+    random point of the ball (random start), and each of the `restarts` at another; without a key it
+    starts at the input itself. With `momentum` $\mu$ the direction is that of
+    $g \leftarrow \mu g + \nabla / \|\nabla\|_1$. `box` is the valid range of inputs, as
+    (0.0, 1.0); it is never left.
+
+    When it stops: with `untargeted(loss)` or `targeted(loss)` as its goal the attack stops at the
+    first point that succeeds. A plain loss, as in `PGD(log_loss, ...)`, is a goal that is never
+    reached: the attack always runs all steps of all restarts, and returns the point of largest
+    loss. The best point seen is returned, so more steps or restarts never help the defender. With
+    `output="last"` it runs all steps and returns the last point, as adversarial training wants it.
+    Madry et al. 2018; with momentum, Dong et al. 2018.
 
     Departs: the notes rescale to the sphere after every step, and miss a maximum inside the ball.
 
@@ -54,21 +67,20 @@ class PGD(eqx.Module):
     steps: int = eqx.field(static=True, kw_only=True)
     restarts: int = eqx.field(static=True, kw_only=True, default=1)
     momentum: float | Scalar = eqx.field(kw_only=True, default=0.0)
-    schedule: Callable[[Any], Any] = eqx.field(static=True, kw_only=True, default=lambda step: 1.0)
-    box: Range | None = eqx.field(static=True, kw_only=True, default=None)
+    schedule: Callable[[Any], Any] = eqx.field(static=True, kw_only=True, default=constant_schedule)
+    box: Box | None = eqx.field(static=True, kw_only=True, default=None)
     output: Literal["best", "last"] = eqx.field(static=True, kw_only=True, default="best")
 
     def __check_init__(self):
-        if self.steps < 1 or self.restarts < 1:
-            came = f"steps={self.steps}, restarts={self.restarts}"
-            raise ValueError(f"PGD: steps and restarts must be at least 1; got {came}.")
+        expect_count("PGD", steps=self.steps, restarts=self.restarts)
         if isinstance(self.step_size, float | int) and not 0 <= self.step_size < jnp.inf:
-            raise ValueError(f"PGD: rate must be finite and not negative; got {self.step_size}.")
+            raise ValueError(f"PGD: step_size must be finite and >= 0; got {self.step_size}.")
         if self.output not in ("best", "last"):
-            raise ValueError(f"PGD: keep is 'best' or 'last'; got {self.output!r}.")
+            raise ValueError(f"PGD: output must be 'best' or 'last'; got {self.output!r}.")
         if self.output == "last" and self.restarts > 1:
             raise ValueError(
-                f"PGD: restarts={self.restarts} need a best one; leave out keep='last'."
+                f"PGD: output='last' is that of a single start; got restarts={self.restarts}. Use "
+                "output='best'."
             )
         if isinstance(self.momentum, float | int) and not 0 <= self.momentum <= 1:
             raise ValueError(f"PGD: momentum must lie in [0, 1]; got {self.momentum}.")
@@ -79,73 +91,76 @@ class PGD(eqx.Module):
         self, model: Model, x: Any, y: Any, *, key: PRNGKeyArray | None = None
     ) -> Float[Array, "*s"]:
         check_input("PGD", model, x, y, self.box)
-        search = self.search(model, x, y, key=key)
+        loop = self.loop(model, x, y, key=key)
         if self.output == "best":
-            return search.run()
-        return search.answer(
-            jax.lax.fori_loop(0, self.steps, lambda _, now: search.move(now), search.begin())
+            return loop.run()
+        return loop.result(
+            jax.lax.fori_loop(0, self.steps, lambda _, state: loop.step(state), loop.init())
         )
 
-    def search(
-        self, model: Model, x: Any, y: Any, *, key: PRNGKeyArray | None = None
-    ) -> AttackLoop:
-        """Step by step: a point is judged when it is left, so the last is left too."""
+    def loop(self, model: Model, x: Any, y: Any, *, key: PRNGKeyArray | None = None) -> AttackLoop:
+        """The attack as a loop. A step evaluates the current point and moves on, so with
+        `output="best"` each start takes one step more, which evaluates the last point.
+        """
         x = jnp.asarray(x)
-        limits = limits_of(x, self.box)
+        limits = perturbation_bounds(x, self.box)
         start = start_points("PGD", self.ball, x, limits, self.restarts, key)
-        climb = self.steps + (self.output == "best")
+        steps_per_start = self.steps + (self.output == "best")
 
-        def gained(eta):
-            seen = self.goal.judge(model, x, eta, y)
-            return seen.gain, seen
+        def gain(eta):
+            candidate = self.goal.evaluate(model, x, eta, y)
+            return candidate.gain, candidate
 
-        def begin():
+        def init():
             eta = start(0)
             return Ascent(eta, jnp.zeros_like(x), no_candidate(eta), jnp.zeros((), jnp.int32))
 
-        def unfinished(now):
-            over = now.best.reached & (self.output == "best")
-            return ~over & (now.step < climb * self.restarts)
+        def unfinished(state):
+            succeeded = state.best.reached & (self.output == "best")
+            return ~succeeded & (state.step < steps_per_start * self.restarts)
 
-        def move(now):
-            again = now.step % climb == 0  # from another start
-            eta, g, best, step = (
-                now if self.restarts == 1 else now.where(again, start(now.step // climb))
-            )
-            (_, seen), slope = jax.value_and_grad(gained, has_aux=True)(eta)
-            g = (self.momentum * g + l1_normalise(feasible_gradient(slope, eta, limits))).astype(
-                x.dtype
-            )
-            rate = self.step_size * self.schedule(step % climb)
-            eta = self.ball.project(eta + rate * self.ball.steepest(g), limits).astype(x.dtype)
-            return Ascent(eta, g, best.beside(seen), step + 1)
+        def step(state):
+            if self.restarts > 1:
+                is_restart = state.step % steps_per_start == 0
+                state = state.restarted(is_restart, start(state.step // steps_per_start))
+            (_, candidate), gradient = jax.value_and_grad(gain, has_aux=True)(state.eta)
+            direction = l1_normalise(feasible_gradient(gradient, state.eta, limits))
+            g = (self.momentum * state.g + direction).astype(x.dtype)
+            step_size = self.step_size * self.schedule(state.step % steps_per_start)
+            eta = state.eta + step_size * self.ball.steepest(g)
+            eta = self.ball.project(eta, limits).astype(x.dtype)
+            return Ascent(eta, g, state.best.better_of(candidate), state.step + 1)
 
-        def answer(now):
-            return clip_to_box(x, now.best.eta if self.output == "best" else now.eta, self.box)
+        def result(state):
+            eta = state.best.eta if self.output == "best" else state.eta
+            return clip_to_box(x, eta, self.box)
 
-        return AttackLoop(begin, unfinished, move, answer)
+        return AttackLoop(init, unfinished, step, result)
 
 
 class Ascent(NamedTuple):
-    """The next point and the direction so far, the best of the points before, and how many these
-    are.
+    """State of PGD: the next point and its accumulated gradient, the best point evaluated so far,
+    and the number of steps.
     """
 
-    eta: Shift
-    g: Shift
+    eta: Perturbation
+    g: Perturbation
     best: Candidate
     step: Any
 
-    def where(self, again: Any, start: Shift) -> "Ascent":
-        """The same, or at another start."""
-        return self._replace(eta=jnp.where(again, start, self.eta), g=jnp.where(again, 0.0, self.g))
+    def restarted(self, condition: Any, start: Perturbation) -> "Ascent":
+        """Where the condition holds, continues from another start with no momentum."""
+        return self._replace(
+            eta=jnp.where(condition, start, self.eta), g=jnp.where(condition, 0.0, self.g)
+        )
 
 
-def fgsm(goal: Goal | Loss, ball: Linf, *, box: Range | None = None) -> PGD:
-    r"""$x + \varepsilon\, \mathrm{sgn}(\nabla_x \ell)$, one step of `PGD` as long as the ball is
-    wide, from the input itself (§13.2; Goodfellow, Shlens & Szegedy 2015).
+def fgsm(goal: Goal | Loss, ball: Linf, *, box: Box | None = None) -> PGD:
+    r"""Fast gradient sign method, $x + \varepsilon\, \mathrm{sgn}(\nabla_x \ell)$: one step of
+    `PGD` of length eps, the radius of the ball, from the input itself (§13.2; Goodfellow, Shlens &
+    Szegedy 2015).
 
-    Departs: the notes call it descent; it climbs.
+    Departs: the notes call it descent; it ascends.
 
     >>> from thetax.attack import margin_loss
     >>> from thetax.layers import Linear
@@ -158,20 +173,22 @@ def fgsm(goal: Goal | Loss, ball: Linf, *, box: Range | None = None) -> PGD:
 
 def start_points(
     name: str, ball: Ball, x: Array, limits: Limits | None, restarts: int, key: PRNGKeyArray | None
-) -> Callable[[Any], Shift]:
-    """Where the ascent of each number begins: at the input itself, or with a key anywhere in the
-    ball.
+) -> Callable[[Any], Perturbation]:
+    """Maps the number of a restart to its starting perturbation: 0 without a key, uniform in the
+    ball with one.
     """
     if key is None:
         if restarts > 1:
-            raise ValueError(f"{name}: restarts={restarts} begin at different points; give a key.")
+            raise ValueError(
+                f"{name}: restarts={restarts} start at random points of the ball; pass key=."
+            )
         return lambda number: jnp.zeros_like(x)
     keys = jr.split(key, restarts)
     return lambda number: ball.project(ball.sample(keys[number], x.shape).astype(x.dtype), limits)
 
 
-def feasible_gradient(g: Shift, eta: Shift, limits: Limits | None) -> Shift:
-    """The gradient without what points out of the range, or is no number."""
+def feasible_gradient(g: Perturbation, eta: Perturbation, limits: Limits | None) -> Perturbation:
+    """Gradient with NaNs and components that would leave the box set to 0."""
     g = jnp.where(jnp.isnan(g), 0.0, g)
     if limits is None:
         return g
@@ -179,7 +196,7 @@ def feasible_gradient(g: Shift, eta: Shift, limits: Limits | None) -> Shift:
     return jnp.where(((eta >= high) & (g > 0)) | ((eta <= low) & (g < 0)), 0.0, g)
 
 
-def l1_normalise(g: Shift) -> Shift:
-    """The gradient with numbers of sum 1, whatever the loss is scaled by."""
+def l1_normalise(g: Perturbation) -> Perturbation:
+    """The gradient divided by its L1 norm, so that the scale of the loss does not matter."""
     size = jnp.abs(g).sum()
     return g / jnp.where(size > 0, size, 1.0)

@@ -1,5 +1,5 @@
-"""Sound bounds on the outputs of a network over a box or a ball: intervals, and linear bounds
-(CROWN).
+"""Sound bounds on the outputs of a network over a box or a ball: interval bound propagation (IBP)
+and linear bounds (CROWN).
 """
 
 from .interval import interval_bounds as interval_bounds

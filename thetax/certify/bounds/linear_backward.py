@@ -1,9 +1,9 @@
-r"""The steps of a network on the way to bounds, so that a combination of its numbers can be
-followed back to the input.
+r"""Backward linear bounds (CROWN): the recorded operations of a function, and the backward pass.
 
-A step is affine, and hands a weight on by its transpose; or it is bent, and hands it on by the line
-that bounds it from the side that the sign of the weight asks for. What comes to the input is
-$c \cdot z \ge \Lambda \cdot x' + o$.
+A linear function $c \cdot z$ of the values $z$ of an operation is rewritten as a linear function
+of its inputs: through an affine operation exactly, by its transpose; through any other operation by
+the lower or upper line of its relaxation, according to the sign of each coefficient. At the input
+the result is $c \cdot z \ge \Lambda \cdot x' + o$.
 """
 
 from collections.abc import Callable
@@ -27,173 +27,175 @@ from .linear_relaxations import (
 )
 
 BoundMethod = Literal["interval", "mixed", "linear"]
-MAX_ROWS_AT_ONCE = 256  # so many outputs are followed back at once
+MAX_ROWS_AT_ONCE = 256  # backward passes mapped by vmap at once
+COMPARISONS = ("max", "min", "ge", "gt", "le", "lt", "eq", "ne", "is_finite")
 
 
 class AffineNode(NamedTuple):
-    """A step that is affine in what it came from."""
+    """An operation that is affine in its parents."""
 
     parents: tuple[int, ...]
-    do: Callable[..., Any]
+    op: Callable[..., Any]
     shapes: tuple[Any, ...]
-    offset: Any  # what it gives for zeros; nothing if that is 0
+    offset: Any  # its value at zero; None if that is 0
 
-    def back(self, g: Array) -> tuple[Any, Any]:
-        _, pull = jax.vjp(self.do, *map(_zeros, self.shapes))
-        return pull(g), 0.0 if self.offset is None else _weighed(g, self.offset)
+    def backward(self, g: Array) -> tuple[Any, Any]:
+        r"""The coefficients of the parents and the constant of $g \cdot z$."""
+        _, transpose = jax.vjp(self.op, *map(_zeros, self.shapes))
+        return transpose(g), 0.0 if self.offset is None else _dot(g, self.offset)
 
 
 class RelaxedNode(NamedTuple):
-    """A step of which only a strip is known in which it lies."""
+    """An operation that is bounded by a line below and a line above."""
 
     parents: tuple[int, ...]
-    strip: Relaxation
+    relaxation: Relaxation
 
-    def back(self, g: Array) -> tuple[Any, Any]:
-        low, high = self.strip
-        take = lambda below, above: jnp.where(g >= 0, below, above)
-        slopes = [take(below, above) for below, above in zip(low.slopes, high.slopes)]
-        return [g * slope for slope in slopes], _weighed(g, take(low.offset, high.offset))
+    def backward(self, g: Array) -> tuple[Any, Any]:
+        r"""The coefficients of the parents and the constant of a lower bound of $g \cdot z$."""
+        low, high = self.relaxation
+        select = lambda below, above: jnp.where(g >= 0, below, above)
+        slopes = [select(below, above) for below, above in zip(low.slopes, high.slopes)]
+        return [g * slope for slope in slopes], _dot(g, select(low.offset, high.offset))
 
 
 class BackwardGraph:
-    """The steps of a walk, so that a combination of numbers can be followed back to the input."""
+    """The recorded operations of a function, for backward passes from any of them to the input."""
 
-    def __init__(self, x: Array, start: Interval, ball: Ball, bounds: BoundMethod):
-        self.x, self.start, self.ball, self.bounds = x, start, ball, bounds
-        self.nodes: list[Any] = [None]  # the first is the input
-        self.narrowed: dict[int, Interval] = {}
+    def __init__(self, x: Array, input_interval: Interval, ball: Ball, bounds: BoundMethod):
+        self.x, self.input_interval, self.ball, self.bounds = x, input_interval, ball, bounds
+        self.nodes: list[Any] = [None]  # node 0 is the input
+        self.tightened: dict[int, Interval] = {}
 
-    def before(self, name: str, ins: list[Any]) -> list[Any]:
-        """The arguments of a bend, as well as they can be known."""
-        level = name in ("max", "min", "ge", "gt", "le", "lt", "eq", "ne", "is_finite") or _affine(
-            name, ins
-        )
-        return ins if level or self.bounds != "linear" else [self.tight(value) for value in ins]
+    def tighten_inputs(self, name: str, ins: list[Any]) -> list[Any]:
+        """The inputs of an operation that needs a relaxation, tightened by linear bounds."""
+        if self.bounds != "linear" or name in COMPARISONS or _is_affine(name, ins):
+            return ins
+        return [self.tighten(value) for value in ins]
 
-    def after(
-        self, name: str, do: Operation, ins: list[Any], outs: list[Interval]
+    def record(
+        self, name: str, op: Operation, ins: list[Any], outs: list[Interval]
     ) -> list[Interval]:
+        """Adds an operation to the graph; returns its intervals with their nodes."""
         if not jnp.issubdtype(outs[0].low.dtype, jnp.floating):
             return outs
-        if _affine(name, ins):
+        if _is_affine(name, ins):
             return [
-                self.affine(lambda *v, at=at: do(*v)[at], ins, out) for at, out in enumerate(outs)
+                self.add_affine(lambda *v, i=i: op(*v)[i], ins, out) for i, out in enumerate(outs)
             ]
         if self.bounds != "interval":
             if name in ("max", "min"):
-                return [self.extreme(name, ins, outs[0])]
+                return [self.add_extremum(name, ins, outs[0])]
             if name == "mul" and ins[0] is not ins[1]:
-                x, y = (self.spread(value, outs[0]) for value in ins)
-                return [self.add([x, y], relax_product(x, y, outs[0]), outs[0])]
-            strip = relax(name, lambda z: do(z)[0], ins[0], outs[0]) if len(ins) == 1 else None
-            if strip is not None:
-                return [self.add(ins, strip, outs[0])]
-        return [self.add([], constant_relaxation(out), out) for out in outs]
+                x, y = (self.broadcast(value, outs[0]) for value in ins)
+                return [self.add_relaxed([x, y], relax_product(x, y, outs[0]), outs[0])]
+            if len(ins) == 1:
+                relaxation = relax(name, lambda z: op(z)[0], ins[0], outs[0])
+                if relaxation is not None:
+                    return [self.add_relaxed(ins, relaxation, outs[0])]
+        return [self.add_relaxed([], constant_relaxation(out), out) for out in outs]
 
-    def affine(self, do: Callable[..., Any], ins: list[Any], out: Interval) -> Interval:
-        """A step whose certain arguments are part of it."""
-        free = [at for at, value in enumerate(ins) if isinstance(value, Interval)]
+    def add_affine(self, op: Callable[..., Any], ins: list[Any], out: Interval) -> Interval:
+        """Adds an affine operation; known inputs become part of it."""
+        free = [i for i, value in enumerate(ins) if isinstance(value, Interval)]
 
-        def step(*values):
-            now = dict(zip(free, values))
-            return do(*[now.get(at, value) for at, value in enumerate(ins)])
+        def of_intervals(*values):
+            given = dict(zip(free, values))
+            return op(*[given.get(i, value) for i, value in enumerate(ins)])
 
-        shapes = tuple(jax.ShapeDtypeStruct(ins[at].low.shape, ins[at].low.dtype) for at in free)
-        offset = step(*map(_zeros, shapes)) if len(free) < len(ins) else None
-        return self.put(
-            AffineNode(tuple(self.place(ins[at]) for at in free), step, shapes, offset), out
-        )
+        shapes = tuple(jax.ShapeDtypeStruct(ins[i].low.shape, ins[i].low.dtype) for i in free)
+        offset = of_intervals(*map(_zeros, shapes)) if len(free) < len(ins) else None
+        parents = tuple(self.node_of(ins[i]) for i in free)
+        return self.add_node(AffineNode(parents, of_intervals, shapes, offset), out)
 
-    def extreme(self, name: str, ins: list[Any], out: Interval) -> Interval:
-        """The larger or the smaller of two, by their difference."""
-        a, b = (self.spread(value, out) for value in ins)
-        minus = lambda a, b: [a - b]
-        d = self.tight(
-            self.affine(lambda a, b: a - b, [a, b], bound_subtraction(minus, None, [a, b])[0])
-        )
-        part = jax.nn.relu(d.low), jax.nn.relu(d.high)
+    def add_extremum(self, name: str, ins: list[Any], out: Interval) -> Interval:
+        """Adds the maximum or minimum of two values, by the bounds of their difference."""
+        a, b = (self.broadcast(value, out) for value in ins)
+        difference = bound_subtraction(lambda a, b: [a - b], None, [a, b])[0]
+        d = self.tighten(self.add_affine(lambda a, b: a - b, [a, b], difference))
+        low, high = jax.nn.relu(d.low), jax.nn.relu(d.high)
         if name == "max":
-            out = _meet(out, b.low + part[0], b.high + part[1])
-            return self.add([a, b], relax_max(d, out), out)
-        out = _meet(out, a.low - part[1], a.high - part[0])
-        return self.add([a, b], relax_min(d, out), out)
+            out = _intersect(out, b.low + low, b.high + high)
+            return self.add_relaxed([a, b], relax_max(d, out), out)
+        out = _intersect(out, a.low - high, a.high - low)
+        return self.add_relaxed([a, b], relax_min(d, out), out)
 
-    def spread(self, value: Any, like: Interval) -> Interval:
-        """The value as an interval of the shape that comes out."""
+    def broadcast(self, value: Any, like: Interval) -> Interval:
+        """The value as an interval of the shape of `like`."""
         shape = like.low.shape
         if isinstance(value, Interval) and value.low.shape == shape:
             return value
-        wide = partial(jnp.broadcast_to, shape=shape)
-        low, high = (wide(jnp.asarray(end)) for end in endpoints(value))
+        widen = partial(jnp.broadcast_to, shape=shape)
+        low, high = (widen(jnp.asarray(end)) for end in endpoints(value))
         if isinstance(value, Interval):
-            return self.affine(wide, [value], Interval(low, high))
-        return self.add([], constant_relaxation(Interval(low, high)), Interval(low, high))
+            return self.add_affine(widen, [value], Interval(low, high))
+        return self.add_relaxed([], constant_relaxation(Interval(low, high)), Interval(low, high))
 
-    def add(self, ins: list[Any], strip: Relaxation, out: Interval) -> Interval:
-        return self.put(RelaxedNode(tuple(map(self.place, ins)), strip), out)
+    def add_relaxed(self, ins: list[Any], relaxation: Relaxation, out: Interval) -> Interval:
+        return self.add_node(RelaxedNode(tuple(map(self.node_of, ins)), relaxation), out)
 
-    def put(self, node: Any, out: Interval) -> Interval:
+    def add_node(self, node: Any, out: Interval) -> Interval:
         self.nodes.append(node)
         return out._replace(node=len(self.nodes) - 1)
 
-    def place(self, value: Interval) -> int:
-        """Where a value is on the trail; what came from elsewhere is put there as two numbers."""
-        found = value if value.node is not None else self.add([], constant_relaxation(value), value)
-        assert found.node is not None
-        return found.node
+    def node_of(self, value: Interval) -> int:
+        """The node of a value; a value that was not recorded is added with constant bounds."""
+        if value.node is None:
+            value = self.add_relaxed([], constant_relaxation(value), value)
+        assert value.node is not None
+        return value.node
 
-    def tight(self, value: Any) -> Any:
-        """The interval, narrowed by lines."""
+    def tighten(self, value: Any) -> Any:
+        """The intersection of an interval with its linear bounds."""
         if not isinstance(value, Interval) or value.node is None or self.bounds != "linear":
             return value
-        if value.node not in self.narrowed:
-            low, high = self.each(value.node, value.low)
-            self.narrowed[value.node] = _meet(value, low, -high)
-        return self.narrowed[value.node]
+        if value.node not in self.tightened:
+            low, high = self.lower_bounds(value.node, value.low)
+            self.tightened[value.node] = _intersect(value, low, -high)
+        return self.tightened[value.node]
 
-    def each(self, node: int, like: Array) -> Array:
-        """Of every number at a node what it is never below, and then of its negative."""
-        unit = lambda at: (
-            (jnp.arange(like.size) == at % like.size).astype(like.dtype).reshape(like.shape)
-        )
-        row = lambda at: self.least(
-            node, jnp.where(at < like.size, 1, -1).astype(like.dtype) * unit(at)
-        )
+    def lower_bounds(self, node: int, like: Array) -> Array:
+        """Lower bounds of every entry of a node's value, and of the negative of every entry."""
+
+        def lower_bound(row):
+            unit = (jnp.arange(like.size) == row % like.size).astype(like.dtype)
+            sign = jnp.where(row < like.size, 1, -1).astype(like.dtype)
+            return self.lower_bound(node, sign * unit.reshape(like.shape))
+
         rows = jnp.arange(2 * like.size)
-        found = (
-            jax.vmap(row)(rows)
-            if len(rows) <= MAX_ROWS_AT_ONCE
-            else jax.lax.map(row, rows, batch_size=MAX_ROWS_AT_ONCE)
-        )
-        return found.reshape(2, *like.shape).astype(like.dtype)  # the input may have another
+        if len(rows) <= MAX_ROWS_AT_ONCE:
+            bounds = jax.vmap(lower_bound)(rows)
+        else:
+            bounds = jax.lax.map(lower_bound, rows, batch_size=MAX_ROWS_AT_ONCE)
+        return bounds.reshape(2, *like.shape).astype(
+            like.dtype
+        )  # the dtype may differ from the input's
 
-    def least(self, node: int, c: Array) -> Scalar:
-        r"""A number that $c \cdot z$ is never below, for the $z$ at a node."""
-        weights: dict[int, Any] = {node: c}
-        total = jnp.zeros((), c.dtype)
-        for at in range(node, 0, -1):
-            if at in weights:
-                handed, offset = self.nodes[at].back(weights.pop(at))
-                total = total + offset
-                for parent, g in zip(self.nodes[at].parents, handed):
-                    weights[parent] = weights[parent] + g if parent in weights else g
-        return total + (self.least_of_input(weights[0]) if 0 in weights else 0.0)
+    def lower_bound(self, node: int, c: Array) -> Scalar:
+        r"""A lower bound of $c \cdot z$ for the value $z$ of a node."""
+        coefficients: dict[int, Any] = {node: c}
+        constant = jnp.zeros((), c.dtype)
+        for i in range(node, 0, -1):
+            if i in coefficients:
+                parent_coefficients, offset = self.nodes[i].backward(coefficients.pop(i))
+                constant = constant + offset
+                for parent, g in zip(self.nodes[i].parents, parent_coefficients):
+                    coefficients[parent] = coefficients.get(parent, 0) + g
+        return constant + (self.input_minimum(coefficients[0]) if 0 in coefficients else 0.0)
 
-    def least_of_input(self, g: Array) -> Scalar:
-        r"""$\min_{x'} g \cdot x'$ over the ball, or over what each number can be, whichever is
-        more.
-        """
-        low = self.start.low - self.x
-        high = self.start.high - self.x
-        falls = jnp.maximum(-g * low, -g * high)
+    def input_minimum(self, g: Array) -> Scalar:
+        r"""$\min_{x'} g \cdot x'$ over the ball or over the input interval, whichever is larger."""
+        low = self.input_interval.low - self.x
+        high = self.input_interval.high - self.x
+        decrease = jnp.maximum(-g * low, -g * high)
         if isinstance(self.ball, L0):
-            return (g * self.x).sum() - self.ball.dual(falls)
-        return (g * self.x).sum() - jnp.minimum(falls.sum(), self.ball.radius * self.ball.dual(g))
+            return (g * self.x).sum() - self.ball.dual_norm(decrease)
+        in_ball = self.ball.radius * self.ball.dual_norm(g)
+        return (g * self.x).sum() - jnp.minimum(decrease.sum(), in_ball)
 
 
-def _affine(name: str, ins: list[Any]) -> bool:
-    """Whether the operation is affine in what is uncertain."""
+def _is_affine(name: str, ins: list[Any]) -> bool:
+    """Whether the operation is affine in the inputs that are intervals."""
     free = [at for at, value in enumerate(ins) if isinstance(value, Interval)]
     if any(not jnp.issubdtype(ins[at].low.dtype, jnp.floating) for at in free):
         return False
@@ -206,11 +208,10 @@ def _affine(name: str, ins: list[Any]) -> bool:
     )
 
 
-def _meet(out: Interval, low: Any, high: Any) -> Interval:
-    """What lies in both. Rounding must neither turn it round nor carry it out of the interval.
+def _intersect(out: Interval, low: Any, high: Any) -> Interval:
+    """The intersection with [low, high], kept inside the interval and non-empty despite rounding.
 
-    An end that is not finite stays: a number of the network may overflow where exact arithmetic
-    would not.
+    An infinite end stays infinite: the network may overflow where exact arithmetic does not.
     """
     low = jnp.where(
         jnp.isfinite(out.low) & jnp.isfinite(low), jnp.clip(low, out.low, out.high), out.low
@@ -221,7 +222,7 @@ def _meet(out: Interval, low: Any, high: Any) -> Interval:
     return out._replace(low=jnp.minimum(low, high), high=jnp.maximum(low, high))
 
 
-def _weighed(g: Array, offset: Any) -> Any:
+def _dot(g: Array, offset: Any) -> Any:
     return jnp.where(g == 0, 0, g * offset).sum()
 
 

@@ -1,9 +1,10 @@
-r"""A bend between two lines: $a z + b \le f(z) \le a' z + b'$ wherever $l \le z \le h$.
+r"""Linear relaxations of nonlinear operations: $a z + b \le f(z) \le a' z + b'$ for all
+$l \le z \le h$.
 
-A convex function lies under its chord and above each of its tangents; here above that in the
-middle, which for a ReLU is the line of slope 1 if $h > -l$, and else 0 (Zhang et al. 2018). A curve
-like tanh, whose slope falls away from 0 on both sides, rises on $[l, h]$ by no less than at one of
-the ends, $k = \min(f'(l), f'(h))$: it lies above $f(l) + k (z - l)$ and under $f(h) + k (z - h)$
+A convex function lies below its chord and above each of its tangents. The tangent at the midpoint
+is used, which for ReLU is the line of slope 1 if $h > -l$, and else 0 (Zhang et al. 2018). A
+sigmoidal function like tanh, whose slope decreases on both sides of 0, has on $[l, h]$ at least the
+slope $k = \min(f'(l), f'(h))$, so it lies above $f(l) + k (z - l)$ and below $f(h) + k (z - h)$
 (Singh et al. 2019). A product lies between the planes through the corners of the rectangle of its
 factors (McCormick 1976).
 """
@@ -22,40 +23,40 @@ S_CURVES = ("tanh", "logistic", "erf")
 
 
 class Line(NamedTuple):
-    """A slope for each argument, and an offset."""
+    """An affine function: a slope for each argument, and an offset."""
 
     slopes: tuple[Any, ...]
     offset: Any
 
 
 class Relaxation(NamedTuple):
-    """The line below and the line above."""
+    """A lower and an upper bound that are affine in the arguments."""
 
     low: Line
     high: Line
 
 
 def constant_relaxation(out: Interval) -> Relaxation:
-    """Two numbers."""
+    """The constant bounds of an interval."""
     return Relaxation(Line((), out.low), Line((), out.high))
 
 
 def relax(name: str, f: Callable[[Any], Any], z: Interval, out: Interval) -> Relaxation | None:
-    """That of a function of one number, if it has a shape that is known."""
+    """The relaxation of an elementwise function; None unless it is convex, concave or sigmoidal."""
     if name in CONVEX:
-        strip = relax_convex(f, z)
+        relaxation = relax_convex(f, z)
     elif name in CONCAVE:
         low, high = relax_convex(lambda z: -f(z), z)
-        strip = Relaxation(_negative(high), _negative(low))
+        relaxation = Relaxation(_negative(high), _negative(low))
     elif name in S_CURVES:
-        strip = relax_s_curve(f, z)
+        relaxation = relax_s_curve(f, z)
     else:
         return None
-    return _sound(strip, (z.low >= -_far(z)) & (z.high <= _far(z)), out)
+    return _sound(relaxation, (z.low >= -_far(z)) & (z.high <= _far(z)), out)
 
 
 def relax_convex(f: Callable[[Any], Any], z: Interval) -> Relaxation:
-    """Above the tangent in the middle, below the chord."""
+    """A convex function lies above its tangent at the midpoint and below its chord."""
     l, h = _finite(z)
     middle = l / 2 + h / 2
     value, slope = _tangent(f, middle)
@@ -63,8 +64,8 @@ def relax_convex(f: Callable[[Any], Any], z: Interval) -> Relaxation:
 
 
 def relax_s_curve(f: Callable[[Any], Any], z: Interval) -> Relaxation:
-    """Of an S, steepest at 0: chords where it bends one way only, else lines of its least slope
-    through its ends.
+    """A sigmoidal function, steepest at 0: the chord on the side where it is convex or concave,
+    otherwise lines through the ends with the smaller of the two end slopes.
     """
     l, h = _finite(z)
     (at_l, slope_l), (at_h, slope_h), chord = _tangent(f, l), _tangent(f, h), _chord(f, l, h)
@@ -80,7 +81,7 @@ def relax_max(d: Interval, out: Interval) -> Relaxation:
         Line((line.slopes[0], 1 - line.slopes[0]), line.offset)
         for line in relax_convex(jax.nn.relu, d)
     )
-    return _sound(Relaxation(low, high), _decided(d), out)
+    return _sound(Relaxation(low, high), _has_lines(d), out)
 
 
 def relax_min(d: Interval, out: Interval) -> Relaxation:
@@ -89,7 +90,7 @@ def relax_min(d: Interval, out: Interval) -> Relaxation:
         Line((1 - line.slopes[0], line.slopes[0]), -line.offset)
         for line in relax_convex(jax.nn.relu, d)
     )
-    return _sound(Relaxation(low, high), _decided(d), out)
+    return _sound(Relaxation(low, high), _has_lines(d), out)
 
 
 def relax_product(x: Interval, y: Interval, out: Interval) -> Relaxation:
@@ -101,19 +102,17 @@ def relax_product(x: Interval, y: Interval, out: Interval) -> Relaxation:
 
 
 def _far(z: Interval) -> Any:
-    """So far from 0 a line is drawn."""
+    """The largest magnitude for which lines are computed without overflow."""
     return jnp.asarray(jnp.finfo(z.low.dtype).max / 4, z.low.dtype)
 
 
-def _decided(d: Interval) -> Any:
-    """Where a ReLU can be drawn: not beyond `_far`, unless the sign is known and it is straight all
-    the way.
-    """
+def _has_lines(d: Interval) -> Any:
+    """Where the lines of a ReLU are valid: within `_far`, or anywhere if the sign is known."""
     return (d.low >= 0) | (d.high <= 0) | ((d.low >= -_far(d)) & (d.high <= _far(d)))
 
 
 def _finite(z: Interval) -> tuple[Any, Any]:
-    """The ends, no further than lines are drawn."""
+    """The ends of the interval, clipped to `_far`."""
     far = _far(z)
     low = jnp.where(jnp.isnan(z.low), -far, z.low)
     high = jnp.where(jnp.isnan(z.high), far, z.high)
@@ -138,14 +137,14 @@ def _where(which: Any, one: Line, other: Line) -> Line:
     return jax.tree.map(lambda a, b: jnp.where(which, a, b), one, other)
 
 
-def _sound(strip: Relaxation, valid: Any, out: Interval) -> Relaxation:
-    """The lines, or level ones where they are not valid or not finite."""
+def _sound(relaxation: Relaxation, valid: Any, out: Interval) -> Relaxation:
+    """The lines, or constant bounds where the lines are not valid or not finite."""
     return Relaxation(
-        *(_or_level(line, valid, level) for line, level in zip(strip, (out.low, out.high)))
+        *(_or_constant(line, valid, level) for line, level in zip(relaxation, (out.low, out.high)))
     )
 
 
-def _or_level(line: Line, valid: Any, level: Any) -> Line:
+def _or_constant(line: Line, valid: Any, level: Any) -> Line:
     for number in (*line.slopes, line.offset):
         valid = valid & jnp.isfinite(number)
     return Line(

@@ -1,7 +1,7 @@
-"""Real datasets by name, and toy problems drawn from a key."""
+"""Datasets by name, and synthetic toy problems."""
 
-from .brown import UNIVERSAL as UNIVERSAL
-from .brown import simple_tag as simple_tag
+from .brown import UNIVERSAL_TAGS as UNIVERSAL_TAGS
+from .brown import base_tag as base_tag
 from .brown import universal_tag as universal_tag
 from .corpora import Brown as Brown
 from .corpora import Verses as Verses
@@ -9,14 +9,14 @@ from .corpora import load_brown as load_brown
 from .corpora import load_verses as load_verses
 from .dataset import Data as Data
 from .dataset import Dataset as Dataset
-from .photographs import read_picture as read_picture
+from .photographs import read_image as read_image
 from .sequences import LISTOPS as LISTOPS
-from .sequences import adding as adding
-from .sequences import dates as dates
+from .sequences import adding_problem as adding_problem
+from .sequences import date_pairs as date_pairs
 from .sequences import listops as listops
-from .sequences import recall as recall
-from .store import Unavailable as Unavailable
-from .store import cached as cached
+from .sequences import recall_task as recall_task
+from .store import DatasetUnavailable as DatasetUnavailable
+from .store import cached_path as cached_path
 from .store import datasets as datasets
 from .store import fetch as fetch
 from .store import fetch_model as fetch_model

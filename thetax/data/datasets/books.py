@@ -1,7 +1,6 @@
-"""Books as text: eighteen from Project Gutenberg, a Bible, novels, plays and poems, 11.7 million
-characters.
+"""Eighteen books from Project Gutenberg: a Bible, novels, plays and poems, 11.7 million characters.
 
-Line ends are `\\n` in all of them, whatever the file has.
+All line ends are `\\n`.
 """
 
 import numpy as np
@@ -30,11 +29,11 @@ BOOKS = (
     "shakespeare-macbeth",
     "whitman-leaves",
 )
-_END_OF_FILE = "\x1a"  # as old systems wrote it into the file
+_END_OF_FILE = "\x1a"  # the end-of-file mark of old systems
 
 
 def _from_texts(files: Files) -> Arrays:
-    """Each book after the other in one buffer of UTF-8; its label is its place in the list."""
+    """The books concatenated in one UTF-8 buffer; the label of a book is its index in the list."""
     texts = [_plain(files[f"{book}.txt"].data).encode() for book in BOOKS]
     return {
         "train_x": np.frombuffer(b"".join(texts), np.uint8),
@@ -44,7 +43,7 @@ def _from_texts(files: Files) -> Arrays:
 
 
 def _plain(data: bytes) -> str:
-    """The text of a file in UTF-8 or, where it is none, in Latin-1."""
+    """The text of a file in UTF-8 or, if it is not valid UTF-8, in Latin-1."""
     try:
         text = data.decode()
     except UnicodeDecodeError:

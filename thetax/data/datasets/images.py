@@ -1,4 +1,4 @@
-"""Pictures with labels: digits, MNIST, Fashion-MNIST, CIFAR-10."""
+"""Labelled images: digits, MNIST, Fashion-MNIST, CIFAR-10."""
 
 import json
 
@@ -18,7 +18,7 @@ _IDX = (
 )
 _BATCHES = tuple(f"data_batch_{i}.bin" for i in range(1, 6)) + ("test_batch.bin",)
 _STRIPS = tuple(f"data_batch_{i}.png" for i in range(1, 6)) + ("test_batch.png",)
-_CLOTHES = (
+_FASHION_CLASSES = (
     "T-shirt/top",
     "Trouser",
     "Pullover",
@@ -30,8 +30,19 @@ _CLOTHES = (
     "Bag",
     "Ankle boot",
 )
-_THINGS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-_LABELS = ("train_lables.json", "test_lables.json")  # spelt so by their author
+_CIFAR_CLASSES = (
+    "airplane",
+    "automobile",
+    "bird",
+    "cat",
+    "deer",
+    "dog",
+    "frog",
+    "horse",
+    "ship",
+    "truck",
+)
+_LABELS = ("train_lables.json", "test_lables.json")  # misspelt in the package
 
 
 def _from_idx(files: Files) -> Arrays:
@@ -48,7 +59,7 @@ def _from_pixels(files: Files) -> Arrays:
 
 def _from_batches(files: Files) -> Arrays:
     xs, ys = zip(*(read_cifar(files[name]) for name in _BATCHES))
-    return _joined(xs, np.concatenate(ys[:5]), ys[5])
+    return _concatenate(xs, np.concatenate(ys[:5]), ys[5])
 
 
 def _from_tar(files: Files) -> Arrays:
@@ -61,11 +72,11 @@ def _from_tar(files: Files) -> Arrays:
 def _from_strips(files: Files) -> Arrays:
     xs = [read_strip(files[name], examples=10_000, side=32) for name in _STRIPS]
     train_y, test_y = (_labels(files[name]) for name in _LABELS)
-    return _joined(xs, train_y, test_y)
+    return _concatenate(xs, train_y, test_y)
 
 
-def _joined(xs, train_y: np.ndarray, test_y: np.ndarray) -> Arrays:
-    """Five batches to train on, one to test."""
+def _concatenate(xs, train_y: np.ndarray, test_y: np.ndarray) -> Arrays:
+    """Five training batches and one test batch."""
     return {
         "train_x": np.concatenate(xs[:5]),
         "train_y": train_y,
@@ -80,7 +91,7 @@ def _labels(blob: Blob) -> np.ndarray:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{blob.name}: is not a list of labels in JSON: {error}.") from None
     if labels.ndim != 1 or labels.dtype.kind != "i" or labels.min() < 0 or labels.max() > 9:
-        raise ValueError(f"{blob.name}: is not one list of labels from 0 to 9.")
+        raise ValueError(f"{blob.name}: is not a list of labels from 0 to 9.")
     return labels.astype(np.uint8)
 
 
@@ -101,7 +112,7 @@ _STRIP_FORM = Form((*_STRIPS, *_LABELS), _from_strips, 200 << 20)
 
 digits = Dataset(
     name="digits",
-    about="1,797 handwritten digits of 8 by 8 pixels, no official split",
+    about="1,797 handwritten digits, 8 by 8 grey pixels, no official split",
     licence="CC BY 4.0, E. Alpaydin and C. Kaynak (UCI Optical Recognition of Handwritten Digits)",
     size=0,
     classes=tuple("0123456789"),
@@ -116,8 +127,8 @@ _MNIST_SUMS = {
 }
 mnist = Dataset(
     name="mnist",
-    about="70,000 handwritten digits of 28 by 28 grey pixels, 10,000 of them to test",
-    licence="CC BY-SA 3.0, Y. LeCun, C. Cortes and C. Burges; made of NIST's Special Databases 1 "
+    about="70,000 handwritten digits, 28 by 28 grey pixels, 10,000 of them for testing",
+    licence="CC BY-SA 3.0, Y. LeCun, C. Cortes and C. Burges; from NIST's Special Databases 1 "
     "and 3",
     size=54_950_000,
     classes=tuple("0123456789"),
@@ -157,10 +168,10 @@ _FASHION_SUMS = {
 }
 fashion_mnist = Dataset(
     name="fashion-mnist",
-    about="70,000 pieces of clothing of 28 by 28 grey pixels, 10,000 of them to test",
+    about="70,000 images of clothing, 28 by 28 grey pixels, 10,000 of them for testing",
     licence="MIT, Zalando SE",
     size=54_950_000,
-    classes=_CLOTHES,
+    classes=_FASHION_CLASSES,
     fingerprint="436368f71cd2a74d62e90cee6d07a346c013c0c5c5111128ea6b56c1ca507fef",
     forms=(_IDX_FORM,),
     sources=(
@@ -185,11 +196,11 @@ fashion_mnist = Dataset(
 
 cifar_10 = Dataset(
     name="cifar-10",
-    about="60,000 photographs of 32 by 32 coloured pixels in 10 classes, 10,000 of them to test",
-    licence="none stated by its authors (A. Krizhevsky, V. Nair, G. Hinton, 2009); used for "
-    "research by custom",
+    about="60,000 photographs in 10 classes, 32 by 32 RGB pixels, 10,000 of them for testing",
+    licence="none stated by its authors (A. Krizhevsky, V. Nair, G. Hinton, 2009); commonly "
+    "used for research",
     size=184_380_000,
-    classes=_THINGS,
+    classes=_CIFAR_CLASSES,
     fingerprint="0d4daa252d9f598a68a749203ee9e50f277d42274a57da3b0e9e5fb780b0469b",
     forms=(_TAR_FORM, _BATCH_FORM, _STRIP_FORM),
     sources=(

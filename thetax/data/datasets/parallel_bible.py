@@ -1,13 +1,12 @@
-"""The Bible in two languages, verse by verse: the King James Version and Luther's of 1912.
+"""The Bible in English and German, verse by verse: the King James Version and Luther's of 1912.
 
-Verses are paired by the numbers of their book, chapter and verse, in the order of the Bible. Of the
-1,189 chapters 140 are divided otherwise in the two (in German the title of a psalm is a verse of
-its own), so that equal numbers do not mean equal verses there: `same` is true for the verses of all
-the others.
+Verses are paired by the numbers of book, chapter and verse. 140 of the 1,189 chapters are divided
+differently in the two Bibles (in German the title of a psalm is a verse of its own), so equal
+numbers do not mean equal verses there; the array `same` is true for the verses of all others.
 
-The English marks words that the original lacks by [brackets], the titles of psalms by <angles>; the
-words stay, the marks go. Notes of the editors are left out, in German those within a verse, in
-English those under a letter.
+In the English text [brackets] mark words that the original lacks and <angle brackets> the titles of
+psalms; the words are kept without the marks. Editors' notes are removed: in German those within a
+verse, in English those at the end of a letter.
 """
 
 import re
@@ -18,7 +17,7 @@ import numpy as np
 
 from ..io.bounded_read import Blob, reading
 from ..io.readers import Arrays
-from ..io.sources import Files, Form, Package, Together
+from ..io.sources import Files, Form, Package, PackageGroup
 from .dataset import Dataset
 
 BOOKS = (
@@ -158,104 +157,100 @@ _NAMES = (
     "Offb",
 )
 
-Place = tuple[int, int, int]  # book, chapter and verse, counted from 1
+VerseNumber = tuple[int, int, int]  # book, chapter and verse, counted from 1
 
 
-def read_zefania(file: Blob) -> dict[Place, str]:
-    """The verses of a book in Zefania XML, by place, without notes. A document type is refused, and
-    so every entity.
+def read_zefania(file: Blob) -> dict[VerseNumber, str]:
+    """The verses of a book in Zefania XML by number, without notes.
+
+    A document type declaration is refused, so that no entities can be defined.
 
     >>> book = b'<B><BIBLEBOOK bnumber="1"><CHAPTER cnumber="2">'
     >>> verse = b'<VERS vnumber="3">So <NOTE>Or: thus</NOTE> it is.</VERS>'
     >>> read_zefania(Blob("a.xml", book + verse + b"</CHAPTER></BIBLEBOOK></B>"))
     {(1, 2, 3): 'So it is.'}
     """
-    reader = _Verses(file.name)
+    reader = _VerseReader(file.name)
     parser = expat.ParserCreate()
     parser.StartDoctypeDeclHandler = reader.refuse
     parser.StartElementHandler, parser.EndElementHandler = reader.start, reader.end
     parser.CharacterDataHandler = reader.words
     with reading(file.name, "verses in XML"):
         parser.Parse(file.data, True)
-    return reader.found
+    return reader.verses
 
 
-class _Verses:
-    """What to do with each part of the file."""
+class _VerseReader:
+    """The handlers of the XML parser."""
 
     def __init__(self, name: str):
-        self.name, self.found = name, {}
-        self.place, self.text, self.inner = (
-            [0, 0, 0],
-            [],
-            0,
-        )  # inner counts the elements open within a verse
-        self.open = False
+        self.name = name
+        self.verses = {}
+        self.number = [0, 0, 0]
+        self.text = []
+        self.in_verse = False
+        self.depth = 0  # of the open elements inside the verse
 
     def refuse(self, *_) -> None:
         raise ValueError(
-            f"{self.name}: has a document type, which could define entities; such a file is not "
-            "read."
+            f"{self.name}: has a document type declaration, which could define entities; it was "
+            "not read."
         )
 
-    def start(self, tag: str, marks: dict[str, str]) -> None:
-        if self.open:
-            self.inner += 1
-        for level, (part, number) in enumerate(_LEVELS.items()):
-            if tag == part and not self.open:
-                self.place[level] = int(marks[number])
-        self.open |= tag == "VERS"
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
+        if self.in_verse:
+            self.depth += 1
+        for level, (element, attribute) in enumerate(_LEVELS.items()):
+            if tag == element and not self.in_verse:
+                self.number[level] = int(attributes[attribute])
+        self.in_verse |= tag == "VERS"
 
     def end(self, tag: str) -> None:
-        if self.inner:
-            self.inner -= 1
+        if self.depth:
+            self.depth -= 1
         elif tag == "VERS":
-            place = tuple(self.place)
-            if place in self.found or not (
-                1 <= place[0] <= len(BOOKS) and 1 <= min(place) <= max(place) < 256
-            ):
-                raise ValueError(
-                    f"{self.name}: book, chapter, verse {place} comes twice or cannot be."
-                )
-            self.found[place], self.text, self.open = _tidy("".join(self.text)), [], False
+            number = tuple(self.number)
+            if number in self.verses:
+                raise ValueError(f"{self.name}: book, chapter, verse {number} occurs twice.")
+            if not (1 <= number[0] <= len(BOOKS) and 1 <= min(number) <= max(number) < 256):
+                raise ValueError(f"{self.name}: book, chapter, verse {number} is out of range.")
+            self.verses[number] = _clean("".join(self.text))
+            self.text = []
+            self.in_verse = False
 
     def words(self, text: str) -> None:
-        if self.open and not self.inner:
+        if self.in_verse and not self.depth:
             self.text.append(text)
 
 
 _LEVELS = {"BIBLEBOOK": "bnumber", "CHAPTER": "cnumber", "VERS": "vnumber"}
 
 
-def _tidy(text: str) -> str:
-    text = re.sub(r"<\[[^<>]*\]>\s*$", "", text)  # where a letter was written, and by whom
-    text = re.sub(
-        r"([,;:.?!])\]\1", r"\1", text
-    )  # a mark that the file has twice, within a bracket and after it
+def _clean(text: str) -> str:
+    text = re.sub(r"<\[[^<>]*\]>\s*$", "", text)  # the note at the end of a letter
+    # punctuation that occurs both before and after a bracket
+    text = re.sub(r"([,;:.?!])\]\1", r"\1", text)
     text = " ".join(re.sub(r"[][<>]", "", text).split())
     return re.sub(r" ([,;:.?!])", r"\1", text)
 
 
-def _paired(files: Files) -> Arrays:
-    """Both texts of every place that both have, one after the other in a buffer of UTF-8 for each
-    language.
-    """
+def _pair_verses(files: Files) -> Arrays:
+    """The verses that both Bibles have, concatenated in one UTF-8 buffer per language."""
     bibles = [{}, {}]
     for bible, folder in zip(bibles, ("kjv", "lut1912")):
         for name in _NAMES:
             bible |= read_zefania(files[f"{folder}/{name}.xml"])
-    places = sorted(
-        place for place in set(bibles[0]) & set(bibles[1]) if all(bible[place] for bible in bibles)
-    )
-    sizes = [Counter(place[:2] for place in bible) for bible in bibles]
-    arrays = {"same": np.array([sizes[0][place[:2]] == sizes[1][place[:2]] for place in places])}
-    numbers = np.array(places, np.uint8).reshape(-1, 3)
+    common = set(bibles[0]) & set(bibles[1])
+    numbers = sorted(number for number in common if all(bible[number] for bible in bibles))
+    sizes = [Counter(number[:2] for number in bible) for bible in bibles]  # verses per chapter
+    arrays = {"same": np.array([sizes[0][n[:2]] == sizes[1][n[:2]] for n in numbers])}
+    table = np.array(numbers, np.uint8).reshape(-1, 3)
     arrays |= {
-        name: np.ascontiguousarray(numbers[:, i])
+        name: np.ascontiguousarray(table[:, i])
         for i, name in enumerate(("book", "chapter", "verse"))
     }
     for language, bible in zip(("english", "german"), bibles):
-        texts = [bible[place].encode() for place in places]
+        texts = [bible[number].encode() for number in numbers]
         arrays[language] = np.frombuffer(b"".join(texts), np.uint8)
         arrays[f"{language}_ends"] = np.cumsum([len(text) for text in texts], dtype=np.int64)
     return arrays
@@ -263,7 +258,7 @@ def _paired(files: Files) -> Arrays:
 
 _FORM = Form(
     tuple(f"{folder}/{name}.xml" for folder in ("kjv", "lut1912") for name in _NAMES),
-    _paired,
+    _pair_verses,
     16 << 20,
 )
 
@@ -292,7 +287,7 @@ verses = Dataset(
     fingerprint="869cb622a972e15bcc30540cabd6b271452c7b18ddb16f9b80ebec564c075a6a",
     forms=(_FORM,),
     sources=(
-        Together(
+        PackageGroup(
             (
                 _bible(
                     "kjv",

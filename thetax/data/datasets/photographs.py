@@ -1,6 +1,4 @@
-"""Photographs: any picture file as the square of pixels a network reads, and five that come from a
-book.
-"""
+"""Photographs: reading an image file as a square of pixels, and five example photographs."""
 
 import io
 import warnings
@@ -9,76 +7,75 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import UInt8
 
+from ...check import expect_count
 from ..io.bounded_read import Blob, File, contents, reading
 from ..io.readers import Arrays
 from ..io.sources import Files, Form, Package, Web
 from .dataset import Dataset
 
-_LIMIT = 256 << 20  # bytes of a picture file
-_DEEP = ("I", "I;16", "I;16L", "I;16B")  # grey of 16 bits
+_MAX_BYTES = 256 << 20  # of an image file
+_GREY_16_BIT = ("I", "I;16", "I;16L", "I;16B")  # modes of Pillow
 
 
-def read_picture(file: File, *, side: int) -> UInt8[np.ndarray, "3 side side"]:
-    """The middle square of a picture, in red, green and blue, brought to `side` by `side` pixels
-    (bilinear).
+def read_image(file: File, *, image_size: int) -> UInt8[np.ndarray, "3 {image_size} {image_size}"]:
+    """An image file as RGB pixels: the central square, resized to `image_size` pixels (bilinear).
 
-    It is turned as the camera says it was held; of one that moves the first image counts; what is
-    transparent shows white. Whatever Pillow opens will do, unless it has so many pixels that it
-    could fill the memory.
+    The EXIF orientation is applied, an animation gives its first frame, and transparent pixels
+    become white. All formats of Pillow can be read. Images with so many pixels that they could
+    exhaust the memory are refused.
 
     >>> from PIL import Image
     >>> from thetax.data.io.bounded_read import Blob
     >>> file = io.BytesIO()
     >>> Image.new("L", (30, 20), 7).save(file, "PNG")
-    >>> read_picture(Blob("grey.png", file.getvalue()), side=4)[:, 0, 0].tolist()
+    >>> read_image(Blob("grey.png", file.getvalue()), image_size=4)[:, 0, 0].tolist()
     [7, 7, 7]
     """
     from PIL import Image, UnidentifiedImageError
 
     if not isinstance(file, Blob) and Path(file).is_dir():
-        raise ValueError(f"{file}: is a folder; give a picture.")
+        raise ValueError(f"{file}: is a folder. Give an image file.")
     try:
-        name, data = contents(file, limit=_LIMIT)
+        name, data = contents(file, limit=_MAX_BYTES)
     except FileNotFoundError:
-        raise ValueError(f"{file}: there is no such file; check the path.") from None
-    if side < 1:
-        raise ValueError(f"side is at least 1; got {side}.")
+        raise ValueError(f"{file}: no such file. Check the path.") from None
+    expect_count("read_image", image_size=image_size)
     try:
-        with warnings.catch_warnings(), reading(name, "a picture"):
+        with warnings.catch_warnings(), reading(name, "an image"):
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             with Image.open(io.BytesIO(data)) as picture:
-                whole = _upright(picture)
-    except ValueError as trouble:
+                image = _to_rgb(picture)
+    except ValueError as error:
         if isinstance(
-            trouble.__cause__, Image.DecompressionBombError | Image.DecompressionBombWarning
+            error.__cause__, Image.DecompressionBombError | Image.DecompressionBombWarning
         ):
-            most = f"{Image.MAX_IMAGE_PIXELS:,}"
             raise ValueError(
-                f"{name}: has more than {most} pixels, too many to open; make it smaller."
+                f"{name}: has more than {Image.MAX_IMAGE_PIXELS:,} pixels, too many to open. Make "
+                "it smaller."
             ) from None
-        if isinstance(trouble.__cause__, UnidentifiedImageError):
+        if isinstance(error.__cause__, UnidentifiedImageError):
             raise ValueError(
-                f"{name}: is not a picture of a kind that can be read, such as PNG or JPEG."
+                f"{name}: is not an image in a supported format, such as PNG or JPEG."
             ) from None
         raise
-    width, height = whole.size
+    width, height = image.size
     short = min(width, height)
     left = (width - short) // 2
     top = (height - short) // 2
-    middle = whole.crop((left, top, left + short, top + short)).resize(
-        (side, side), Image.Resampling.BILINEAR
+    square = image.crop((left, top, left + short, top + short)).resize(
+        (image_size, image_size), Image.Resampling.BILINEAR
     )
-    return np.ascontiguousarray(np.asarray(middle).transpose(2, 0, 1))
+    return np.ascontiguousarray(np.asarray(square).transpose(2, 0, 1))
 
 
-def _upright(picture):
-    """In red, green and blue, turned as it was held."""
+def _to_rgb(picture):
+    """The first frame in RGB, with the EXIF orientation applied."""
     from PIL import Image, ImageOps
 
     picture.seek(0)
     picture.load()
     turned = ImageOps.exif_transpose(picture)
-    if turned.mode in _DEEP:
+    if turned.mode in _GREY_16_BIT:
         return Image.fromarray((np.asarray(turned) / 257).clip(0, 255).astype(np.uint8)).convert(
             "RGB"
         )
@@ -105,8 +102,8 @@ _FORM = Form(tuple(_SUMS), _bytes, 16 << 20)
 
 isl_photographs = Dataset(
     name="isl-photographs",
-    about="five photographs of birds and pets, as files (load_arrays), for a network that knows "
-    "ImageNet",
+    about="five photographs of birds and pets as image files (load_arrays), for ImageNet "
+    "classifiers",
     licence="BSD-3-Clause as part of the ISLP package; G. James, D. Witten, T. Hastie, R. "
     "Tibshirani, J. Taylor",
     size=11_398_000,

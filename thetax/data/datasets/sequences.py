@@ -1,9 +1,7 @@
-r"""Sequences one can draw: small problems of memory, structure and translation as pure functions of
-a key (§5).
+r"""Synthetic sequence tasks as pure functions of a key: memory, nested structure, translation (§5).
 
-`adding` and `recall` ask for what was said long ago, `listops` for the value of nested brackets,
-`dates` for the same thing in other words. Tokens are whole numbers from 0, and -1 fills a short
-sequence up at its end.
+`adding_problem` and `recall_task` test long-range memory, `listops` nested expressions,
+`date_pairs` translation. Tokens are integers >= 0; -1 is padding at the end.
 """
 
 import datetime
@@ -16,11 +14,10 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 OPERATORS = ("[MAX", "[MIN", "[MED", "[SM")
 LISTOPS = (*map(str, range(10)), *OPERATORS, "]")  # the names of the tokens of `listops`
 _CLOSE = LISTOPS.index("]")
-_NESTS = 0.25  # the chance that an argument is an expression itself
-FIRST, LAST = (
-    datetime.date(1950, 1, 1),
-    datetime.date(2049, 12, 31),
-)  # of `dates`: two digits tell the year
+_NESTED_PROBABILITY = 0.25  # that an argument is itself an expression
+# the range of `date_pairs`, in which two digits determine the year
+FIRST_DAY = datetime.date(1950, 1, 1)
+LAST_DAY = datetime.date(2049, 12, 31)
 _MONTHS = (
     "January",
     "February",
@@ -38,118 +35,133 @@ _MONTHS = (
 _WEEK = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
-def adding(
+def adding_problem(
     n: int, *, length: int, key: PRNGKeyArray
 ) -> tuple[Float[Array, "n {length} 2"], Float[Array, " n"]]:
-    r"""Numbers uniform on $[0, 1]$, two of which are marked, one in each half; the target is the
-    sum of the two.
+    r"""The adding problem: the target is the sum of two marked numbers (Hochreiter & Schmidhuber
+    1997).
 
-    Who always says 1 errs by $\frac16$ in the mean square (Hochreiter & Schmidhuber 1997,
-    experiment 4, where the sum is scaled and the ends are marked too).
+    The numbers are uniform on $[0, 1]$; one in each half of the sequence is marked. Predicting
+    always 1 has mean squared error $\frac16$. Departs: in experiment 4 of the paper the sum is
+    scaled and the ends are marked too.
 
-    >>> xs, ys = adding(3, length=6, key=jr.key(0))
+    >>> xs, ys = adding_problem(3, length=6, key=jr.key(0))
     >>> bool(jnp.allclose((xs[..., 0] * xs[..., 1]).sum(axis=1), ys))
     True
     """
-    _expect("adding", n=(n, 1), length=(length, 2))
-    key_values, key_one, key_two = jr.split(key, 3)
+    _expect_at_least("adding_problem", n=(n, 1), length=(length, 2))
+    key_values, key_first, key_second = jr.split(key, 3)
     values = jr.uniform(key_values, (n, length))
-    one = jr.randint(key_one, (n,), 0, length // 2)
-    two = jr.randint(key_two, (n,), length // 2, length)
+    first = jr.randint(key_first, (n,), 0, length // 2)
+    second = jr.randint(key_second, (n,), length // 2, length)
     times = jnp.arange(length)[None]
-    marks = (times == one[:, None]) | (times == two[:, None])
-    return jnp.stack([values, marks.astype(values.dtype)], axis=2), jnp.where(marks, values, 0).sum(
-        axis=1
-    )
+    marks = (times == first[:, None]) | (times == second[:, None])
+    xs = jnp.stack([values, marks.astype(values.dtype)], axis=2)
+    return xs, jnp.where(marks, values, 0).sum(axis=1)
 
 
-def recall(
-    n: int, *, length: int, symbols: int = 8, key: PRNGKeyArray
+def recall_task(
+    n: int, *, length: int, n_symbols: int = 8, key: PRNGKeyArray
 ) -> tuple[Int[Array, "n _"], Int[Array, " n"]]:
-    r"""A symbol, then `length` others that do not matter, then the question which it was.
+    r"""Recalling the first symbol after `length` distractors; the target is that symbol.
 
-    The tokens are the symbols $0, \dots, s - 1$, as many that only distract, and $2s$, which asks.
+    The tokens are the symbols $0, \dots, s - 1$, the distractors $s, \dots, 2s - 1$, and $2s$, the
+    query at the end, with $s$ = `n_symbols`.
 
-    >>> xs, ys = recall(2, length=4, symbols=3, key=jr.key(0))
+    >>> xs, ys = recall_task(2, length=4, n_symbols=3, key=jr.key(0))
     >>> xs.shape, bool((xs[:, 0] == ys).all()), bool((xs[:, 1:-1] >= 3).all()), int(xs[0, -1])
     ((2, 6), True, True, 6)
     """
-    _expect("recall", n=(n, 1), length=(length, 1), symbols=(symbols, 2))
-    key_symbol, key_others = jr.split(key)
-    ys = jr.permutation(key_symbol, jnp.arange(n, dtype=jnp.int32) % symbols)
-    others = jr.randint(key_others, (n, length), symbols, 2 * symbols, dtype=jnp.int32)
-    return jnp.concatenate(
-        [ys[:, None], others, jnp.full((n, 1), 2 * symbols, jnp.int32)], axis=1
-    ), ys
+    _expect_at_least("recall_task", n=(n, 1), length=(length, 1), n_symbols=(n_symbols, 2))
+    key_symbol, key_distractors = jr.split(key)
+    ys = jr.permutation(key_symbol, jnp.arange(n, dtype=jnp.int32) % n_symbols)
+    distractors = jr.randint(
+        key_distractors, (n, length), n_symbols, 2 * n_symbols, dtype=jnp.int32
+    )
+    query = jnp.full((n, 1), 2 * n_symbols, jnp.int32)
+    return jnp.concatenate([ys[:, None], distractors, query], axis=1), ys
 
 
 def listops(
-    n: int, *, length: int = 60, depth: int = 4, arguments: int = 5, key: PRNGKeyArray
+    n: int, *, length: int = 60, max_depth: int = 4, max_arguments: int = 5, key: PRNGKeyArray
 ) -> tuple[Int[np.ndarray, "n {length}"], Int[np.ndarray, " n"]]:
-    r"""Nested lists of digits under MAX, MIN, MED (the median, rounded down) and SM (the sum modulo
-    10), and the digit each comes to (Nangia & Bowman 2018). `LISTOPS` has the names of the tokens.
+    r"""ListOps: nested expressions of digits and their values (Nangia & Bowman 2018).
 
-    A list has 2 to `arguments` members, a member is a list itself with probability $\frac14$ unless
-    that would nest deeper than `depth`, and what is longer than `length` tokens is drawn again.
+    The operators are MAX, MIN, MED (the median, rounded down) and SM (the sum modulo 10); `LISTOPS`
+    has the names of the tokens. An expression has 2 to `max_arguments` arguments, each of them
+    itself an expression with probability $\frac14$ up to the nesting depth `max_depth`. Expressions
+    of more than `length` tokens are rejected.
 
     >>> xs, ys = listops(1, length=12, key=jr.key(3))
     >>> " ".join(LISTOPS[token] for token in xs[0] if token >= 0), int(ys[0])
     ('[MIN [MED 0 1 9 ] 2 0 ]', 0)
     """
-    _expect("listops", n=(n, 1), length=(length, 4), depth=(depth, 1), arguments=(arguments, 2))
-    draw = _generator(key)
+    _expect_at_least(
+        "listops",
+        n=(n, 1),
+        length=(length, 4),
+        max_depth=(max_depth, 1),
+        max_arguments=(max_arguments, 2),
+    )
+    rng = _generator(key)
     xs = np.full((n, length), -1, np.int32)
     ys = np.zeros(n, np.int32)
     for row in range(n):
-        tokens, value = _expression(draw, depth, arguments)
+        tokens, value = _expression(rng, max_depth, max_arguments)
         while len(tokens) > length:
-            tokens, value = _expression(draw, depth, arguments)
+            tokens, value = _expression(rng, max_depth, max_arguments)
         xs[row, : len(tokens)], ys[row] = tokens, value
     return xs, ys
 
 
-def _expression(draw: np.random.Generator, depth: int, arguments: int) -> tuple[list[int], int]:
-    operator = int(draw.integers(len(OPERATORS)))
+def _expression(
+    rng: np.random.Generator, max_depth: int, max_arguments: int
+) -> tuple[list[int], int]:
+    operator = int(rng.integers(len(OPERATORS)))
     tokens = [10 + operator]
     values = []
-    for _ in range(draw.integers(2, arguments + 1)):
-        if depth > 1 and draw.random() < _NESTS:
-            inner, value = _expression(draw, depth - 1, arguments)
+    for _ in range(rng.integers(2, max_arguments + 1)):
+        if max_depth > 1 and rng.random() < _NESTED_PROBABILITY:
+            inner, value = _expression(rng, max_depth - 1, max_arguments)
         else:
-            inner = [value := int(draw.integers(10))]
+            value = int(rng.integers(10))
+            inner = [value]
         tokens += inner
         values.append(value)
     compute = (max, min, lambda v: int(np.median(v)), lambda v: sum(v) % 10)[operator]
     return [*tokens, _CLOSE], compute(values)
 
 
-def dates(n: int, *, key: PRNGKeyArray) -> tuple[np.ndarray, np.ndarray]:
-    """Days from 1950 to 2049, no day twice, each as a person might write it, and as ISO 8601 has
-    it.
+def date_pairs(n: int, *, key: PRNGKeyArray) -> tuple[np.ndarray, np.ndarray]:
+    """Distinct days from 1950 to 2049, written in various human formats and in ISO 8601.
 
-    >>> people, iso = dates(3, key=jr.key(0))
-    >>> list(zip(people.tolist(), iso.tolist()))[2]
+    >>> human, iso = date_pairs(3, key=jr.key(0))
+    >>> list(zip(human.tolist(), iso.tolist()))[2]
     ('1963, 25 july', '1963-07-25')
     """
-    days = (LAST - FIRST).days + 1
-    _expect("dates", n=(n, 1))
+    days = (LAST_DAY - FIRST_DAY).days + 1
+    _expect_at_least("date_pairs", n=(n, 1))
     if n > days:
-        raise ValueError(f"dates: there are {days} days from {FIRST} to {LAST}; n={n} is more.")
-    draw = _generator(key)
-    chosen = [FIRST + datetime.timedelta(int(day)) for day in draw.choice(days, n, replace=False)]
-    texts = lambda rows: np.array(rows, np.dtypes.StringDType())
-    return texts([_spoken(day, draw) for day in chosen]), texts([day.isoformat() for day in chosen])
+        raise ValueError(
+            f"date_pairs: n must be at most {days}, the number of days from {FIRST_DAY} to "
+            f"{LAST_DAY}; got {n}."
+        )
+    rng = _generator(key)
+    dates = [FIRST_DAY + datetime.timedelta(int(i)) for i in rng.choice(days, n, replace=False)]
+    to_array = lambda texts: np.array(texts, np.dtypes.StringDType())
+    human = to_array([_random_format(date, rng) for date in dates])
+    return human, to_array([date.isoformat() for date in dates])
 
 
-def _spoken(day: datetime.date, draw: np.random.Generator) -> str:
-    """One of the ways to write a day."""
+def _random_format(day: datetime.date, rng: np.random.Generator) -> str:
+    """The day in a randomly selected human format."""
     d = day.day
     m = day.month
     y = day.year
     short = f"{day.year % 100:02d}"
     month = _MONTHS[m - 1]
     week = _WEEK[day.weekday()]
-    ways = (
+    formats = (
         f"{d} {month} {y}",
         f"{month} {d}, {y}",
         f"{month[:3]} {d}, {y}",
@@ -162,8 +174,8 @@ def _spoken(day: datetime.date, draw: np.random.Generator) -> str:
         f"{d}-{month[:3]}-{short}",
         f"{y}, {d} {month}",
     )
-    text = ways[draw.integers(len(ways))]
-    return (str, str.lower, str.upper)[draw.integers(3)](text)
+    text = formats[rng.integers(len(formats))]
+    return (str, str.lower, str.upper)[rng.integers(3)](text)
 
 
 def _ordinal(day: int) -> str:
@@ -171,11 +183,11 @@ def _ordinal(day: int) -> str:
 
 
 def _generator(key: PRNGKeyArray) -> np.random.Generator:
-    """Chance for what is drawn on the host, a function of the key."""
+    """A NumPy generator seeded by the key."""
     return np.random.Generator(np.random.Philox(seed=np.asarray(jr.key_data(key)).ravel().tolist()))
 
 
-def _expect(name: str, **arguments: tuple[int, int]) -> None:
-    for argument, (value, least) in arguments.items():
-        if value < least:
-            raise ValueError(f"{name}: {argument} must be at least {least}; got {value}.")
+def _expect_at_least(where: str, **arguments: tuple[int, int]) -> None:
+    for name, (value, minimum) in arguments.items():
+        if value < minimum:
+            raise ValueError(f"{where}: {name} must be an integer >= {minimum}; got {value}.")

@@ -1,11 +1,9 @@
-"""From a name to arrays: the cache first, then each source until one gives the very data.
+"""Loading datasets by name: from the cache, or else from the first source that works.
 
-A dataset is cached as one npz file, a pretrained network perhaps as a folder of its files; both are
-written under a temporary name and renamed, so that they are there whole or not at all, and checked
-whenever they are loaded.
+A dataset is cached as one npz file, a pretrained network possibly as a folder of files. Both are
+written atomically, through a temporary name, and verified whenever they are loaded.
 """
 
-import difflib
 import hashlib
 import os
 import shutil
@@ -15,9 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
+from ...check import suggest
 from ...core import cache_folder
-from ...progress import say
-from ..io.download import digest
+from ...files import sha256
+from ...progress import print_status
 from ..io.readers import Arrays, read_npz
 from ..io.sources import Form, Source, in_folder
 from .books import gutenberg
@@ -31,16 +30,16 @@ from .reviews import imdb
 from .tables import auto, default, nyse, spambase
 
 _DATASETS = (digits, mnist, fashion_mnist, cifar_10, default, nyse, auto, spambase, imdb, gutenberg)
-_OTHERS = (verses, brown, isl_photographs, resnet_50, minilm, smollm2)  # no examples with labels
-_SHOWN = 30  # files that a message lists by name
+_OTHERS = (verses, brown, isl_photographs, resnet_50, minilm, smollm2)  # not labelled examples
+_MAX_LISTED = 30  # files listed in an error message
 
 
-class Unavailable(OSError):
-    """No source gave the dataset; the text names each with its reason, and says what to do."""
+class DatasetUnavailable(OSError):
+    """All sources of a dataset failed; the message gives the reason of each and the remedy."""
 
 
 def datasets() -> list[Dataset]:
-    """All datasets `load` knows, and those of `load_arrays`.
+    """All available datasets, including those of `load_arrays` and `fetch_model`.
 
     >>> [dataset.name for dataset in datasets()][:3]
     ['digits', 'mnist', 'fashion-mnist']
@@ -49,9 +48,9 @@ def datasets() -> list[Dataset]:
 
 
 def load(name: str, *, folder: str | Path | None = None) -> Data:
-    """The dataset of that name, fetched if it is not in the cache.
+    """A dataset by name, downloaded unless it is in the cache.
 
-    `folder` is one where the dataset's files, or an archive of them, may lie already.
+    `folder` may hold the dataset's files or an archive of them.
 
     >>> xs, ys = load("digits").train
     >>> xs.shape, xs.dtype, ys.dtype, float(xs.max())
@@ -59,18 +58,15 @@ def load(name: str, *, folder: str | Path | None = None) -> Data:
     """
     dataset = _find(name)
     if dataset in _OTHERS:
-        way = f"fetch_model({name!r})" if dataset.files else f"load_arrays({name!r})"
-        raise ValueError(
-            f"name={name!r} is no set of examples with labels; {way} gives what it holds."
-        )
-    return dataset.data(
-        dataset.embedded() if dataset.embedded else _arrays(dataset, _folder(folder))
-    )
+        call = "fetch_model" if dataset.files else "load_arrays"
+        raise ValueError(f"load: name={name!r} is not a labelled dataset. Use {call}({name!r}).")
+    return dataset.data(_load(dataset, folder))
 
 
 def load_arrays(name: str, *, folder: str | Path | None = None) -> Arrays:
-    """What is kept under that name, as it is kept, fetched if it is not in the cache: weights, or
-    files of pictures.
+    """The stored arrays of a dataset, downloaded unless they are in the cache.
+
+    Use it for weights and image files; `load` gives labelled datasets.
 
     >>> {part: array.shape for part, array in load_arrays("digits").items()}
     {'train_x': (1797, 8, 8), 'train_y': (1797,)}
@@ -78,47 +74,48 @@ def load_arrays(name: str, *, folder: str | Path | None = None) -> Arrays:
     dataset = _find(name)
     if dataset.files:
         raise ValueError(
-            f"name={name!r} is kept as files, not as arrays; fetch_model({name!r}) gives their "
-            "folder."
+            f"load_arrays: name={name!r} is stored as files, not as arrays. Use "
+            f"fetch_model({name!r})."
         )
-    return dataset.embedded() if dataset.embedded else _arrays(dataset, _folder(folder))
+    return _load(dataset, folder)
 
 
 def fetch_model(name: str, *, folder: str | Path | None = None) -> Path:
-    """The folder, in the cache, with the files of a pretrained network as its makers lay them out;
-    fetched if missing.
+    """The cached folder with the files of a pretrained network, downloaded if missing.
 
-    `"minilm"` has `model.safetensors`, `config.json` and the files of its tokeniser, as Hugging
-    Face's libraries read them; `"smollm2"` has one GGUF file. Each file has the SHA-256 that is
-    pinned for it, at every call.
+    `"minilm"` has `model.safetensors`, `config.json` and the tokeniser files, in the layout of
+    Hugging Face; `"smollm2"` has one GGUF file. Every call verifies the SHA-256 of each file.
     """
     dataset = _find(name)
     if not dataset.files:
         known = ", ".join(other.name for other in datasets() if other.files)
-        raise ValueError(f"name={name!r} is no network kept as files; those are {known}.")
+        raise ValueError(
+            f"fetch_model: name={name!r} is not a network stored as files; choose from {known}."
+        )
     path = fetch(name, folder=folder)
     assert path is not None
     return path
 
 
 def fetch(name: str, *, folder: str | Path | None = None) -> Path | None:
-    """Sees that the dataset is in the cache, whole; gives the file or folder (None for what needs
-    no fetching).
+    """Downloads a dataset into the cache unless it is there.
+
+    Returns its file or folder, or None if an installed library contains it.
     """
     dataset = _find(name)
     if dataset.embedded:
         return None
-    _arrays(dataset, _folder(folder))
-    return cached(dataset)
+    _arrays(dataset, _check_folder(folder))
+    return cached_path(dataset)
 
 
-def cached(dataset: Dataset) -> Path | None:
-    """The dataset's file, or its folder of files, in the cache, if there is one."""
-    path = _place(dataset)
+def cached_path(dataset: Dataset) -> Path | None:
+    """The dataset's file or folder in the cache, or None if it is not cached."""
+    path = _cache_path(dataset)
     return path if path.exists() else None
 
 
-def _place(dataset: Dataset) -> Path:
+def _cache_path(dataset: Dataset) -> Path:
     return cache_folder("data", dataset.name) / (
         "files" if dataset.files else f"{dataset.name}.npz"
     )
@@ -128,17 +125,24 @@ def _find(name: str) -> Dataset:
     known = {dataset.name: dataset for dataset in datasets()}
     if name in known:
         return known[name]
-    near = difflib.get_close_matches(str(name).lower(), known, n=2, cutoff=0.4)
-    hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
-    raise ValueError(f"name={name!r} is no dataset; {hint}there are {', '.join(known)}.")
+    raise ValueError(
+        f"name={name!r} is not a dataset; {suggest(name, known, n=2)}choose from "
+        f"{', '.join(known)}."
+    )
 
 
-def _folder(folder: str | Path | None) -> Path | None:
+def _check_folder(folder: str | Path | None) -> Path | None:
     if folder is not None and not Path(folder).is_dir():
         raise ValueError(
-            f"folder={str(folder)!r} is not a folder; give one that holds the files, or none."
+            f"folder={str(folder)!r} is not a folder. Give the folder of the files, or None."
         )
     return None if folder is None else Path(folder)
+
+
+def _load(dataset: Dataset, folder: str | Path | None) -> Arrays:
+    if dataset.embedded:
+        return dataset.embedded()
+    return _arrays(dataset, _check_folder(folder))
 
 
 def _arrays(dataset: Dataset, folder: Path | None) -> Arrays:
@@ -146,122 +150,115 @@ def _arrays(dataset: Dataset, folder: Path | None) -> Arrays:
     if (arrays := _from_cache(dataset)) is not None:
         return arrays
     home.mkdir(parents=True, exist_ok=True)
-    with _alone(home):
-        if (arrays := _from_cache(dataset)) is not None:  # another process fetched it meanwhile
+    with _lock(home):
+        if (arrays := _from_cache(dataset)) is not None:  # another process was faster
             return arrays
         arrays = _from_sources(dataset, folder, work=home / "download")
-        (_save_files if dataset.files else _save)(_place(dataset), arrays)
+        (_save_files if dataset.files else _save_npz)(_cache_path(dataset), arrays)
     shutil.rmtree(home / "download", ignore_errors=True)
     return arrays
 
 
 def _from_cache(dataset: Dataset) -> Arrays | None:
-    path = cached(dataset)
+    path = cached_path(dataset)
     if path is None:
         return None
     try:
         if dataset.files:
-            return _checked_folder(path, dataset)
-        return _checked(read_npz(path, limit=_limit(dataset)), dataset)
+            return _verify_folder(path, dataset)
+        return _verify(read_npz(path, limit=_max_bytes(dataset)), dataset)
     except ValueError as error:
-        say(f"the cache is damaged ({error}); fetching {dataset.name} again")
+        print_status(f"the cache is damaged ({error}); fetching {dataset.name} again")
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
         return None
 
 
-def _checked_folder(path: Path, dataset: Dataset) -> Arrays:
-    """No arrays, once every file of the folder is the one expected; none of them is read into
-    memory.
-    """
-    sums = {
-        name: digest(path / name) if (path / name).is_file() else "no file"
+def _verify_folder(path: Path, dataset: Dataset) -> Arrays:
+    """Verifies the checksums of all files without reading them into memory; returns no arrays."""
+    digests = {
+        name: sha256(path / name) if (path / name).is_file() else "no file"
         for name in dataset.files
     }
-    _compare(sums, dataset)
+    _compare_digests(digests, dataset)
     return {}
 
 
-def _compare(sums: Mapping[str, str], dataset: Dataset) -> None:
-    wrong = [name for name, sha256 in dataset.files.items() if sums.get(name) != sha256]
-    if wrong:
-        expected = dataset.files[wrong[0]]
-        got = sums.get(wrong[0], "no file")
-        raise ValueError(
-            f"{wrong[0]} is not the file of {dataset.name}: expected SHA-256 {expected}, got {got}"
-        )
+def _compare_digests(digests: Mapping[str, str], dataset: Dataset) -> None:
+    for name, expected in dataset.files.items():
+        digest = digests.get(name, "no file")
+        if digest != expected:
+            raise ValueError(
+                f"{name} is not the file of {dataset.name}: expected SHA-256 {expected}; got "
+                f"{digest}"
+            )
 
 
-def _limit(dataset: Dataset) -> int:
+def _max_bytes(dataset: Dataset) -> int:
     return 2 * dataset.size + (1 << 20)
 
 
-def _checked(arrays: Arrays, dataset: Dataset) -> Arrays:
+def _verify(arrays: Arrays, dataset: Dataset) -> Arrays:
     if dataset.files:
-        _compare(
+        _compare_digests(
             {name: hashlib.sha256(array.data).hexdigest() for name, array in arrays.items()},
             dataset,
         )
     elif (got := fingerprint(arrays)) != dataset.fingerprint:
         raise ValueError(
             f"these are not the arrays of {dataset.name}: expected fingerprint "
-            f"{dataset.fingerprint}, got {got}"
+            f"{dataset.fingerprint}; got {got}"
         )
     return arrays
 
 
 def _from_sources(dataset: Dataset, folder: Path | None, *, work: Path) -> Arrays:
-    """Each source in turn; what a source left that turned out bad is thrown away."""
+    """The arrays from the first source that works; invalid downloads are deleted."""
     failures: list[str] = []
     for source in _candidates(dataset, folder, failures):
         work.mkdir(exist_ok=True)
         try:
-            return _checked(source.form.read(source.files(work)), dataset)
+            return _verify(source.form.read(source.files(work)), dataset)
         except ValueError as error:
             shutil.rmtree(work, ignore_errors=True)
             failures.append(f"{source.label}: {error}")
         except OSError as error:
             failures.append(f"{source.label}: {error}")
-        say(f"{failures[-1]}")
-    raise Unavailable(_sorry(dataset, failures))
+        print_status(f"{failures[-1]}")
+    raise DatasetUnavailable(_failure_message(dataset, failures))
 
 
 def _candidates(dataset: Dataset, folder: Path | None, failures: list[str]) -> Iterator[Source]:
     if folder is not None:
-        ours = Form(
-            (f"{dataset.name}.npz",), lambda files: read_npz(*files.values()), _limit(dataset)
+        npz_form = Form(
+            (f"{dataset.name}.npz",), lambda files: read_npz(*files.values()), _max_bytes(dataset)
         )
-        here = in_folder(
-            folder, dataset.sources, dataset.forms if dataset.files else (ours, *dataset.forms)
-        )
-        if not here:
-            failures.append(f"folder {folder}: holds none of the sets of files named below")
-        yield from here
+        forms = dataset.forms if dataset.files else (npz_form, *dataset.forms)
+        local = in_folder(folder, dataset.sources, forms)
+        if not local:
+            failures.append(f"folder {folder}: contains none of the sets of files listed below")
+        yield from local
     yield from dataset.sources
 
 
-def _sorry(dataset: Dataset, failures: list[str]) -> str:
-    sets = [_listed(form.files) for form in dataset.forms]
+def _failure_message(dataset: Dataset, failures: list[str]) -> str:
     call = "fetch_model" if dataset.files else "load_arrays" if dataset in _OTHERS else "load"
     reasons = "\n".join(f"  - {failure}" for failure in failures)
-    choices = "\n".join(f"  - {choice}" for choice in sets)
+    choices = "\n".join(f"  - {_file_list(form.files)}" for form in dataset.forms)
     return (
-        f"{dataset.name} could not be had. Each source failed:\n{reasons}\n"
-        f"Put one of these sets of files (packed with gzip or not) into a folder:\n{choices}\n"
+        f"{dataset.name} could not be loaded. All sources failed:\n{reasons}\n"
+        f"Put one of these sets of files (compressed with gzip or not) into a folder:\n{choices}\n"
         f"and call {call}({dataset.name!r}, folder=THAT_FOLDER)."
     )
 
 
-def _listed(files: tuple[str, ...]) -> str:
-    few = len(files) <= _SHOWN
-    return (
-        ", ".join(files)
-        if few
-        else f"{', '.join(files[:3])} and so on to {files[-1]}, {len(files)} in all"
-    )
+def _file_list(files: tuple[str, ...]) -> str:
+    if len(files) <= _MAX_LISTED:
+        return ", ".join(files)
+    return f"{', '.join(files[:3])}, ..., {files[-1]} ({len(files)} files)"
 
 
-def _save(path: Path, arrays: Arrays) -> None:
-    """Writes an npz file that is there whole or not at all."""
+def _save_npz(path: Path, arrays: Arrays) -> None:
+    """Writes an npz file atomically."""
     temporary = path.with_name(f"{path.name}.part")
     try:
         with open(temporary, "wb") as file:
@@ -274,7 +271,7 @@ def _save(path: Path, arrays: Arrays) -> None:
 
 
 def _save_files(path: Path, arrays: Arrays) -> None:
-    """Writes a folder of files that is there whole or not at all."""
+    """Writes a folder of files atomically."""
     temporary = path.with_name(f"{path.name}.part")
     shutil.rmtree(temporary, ignore_errors=True)
     try:
@@ -290,10 +287,8 @@ def _save_files(path: Path, arrays: Arrays) -> None:
 
 
 @contextmanager
-def _alone(home: Path) -> Iterator[None]:
-    """Holds other processes off this dataset while it is fetched (where the system has such
-    locks).
-    """
+def _lock(home: Path) -> Iterator[None]:
+    """Locks out other processes while a dataset is downloaded (where `fcntl` exists)."""
     try:
         import fcntl
     except ImportError:

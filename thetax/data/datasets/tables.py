@@ -1,4 +1,4 @@
-"""Rows of features: credit-card defaults, trading volumes, cars, spam."""
+"""Tabular datasets: credit-card defaults, trading volumes, cars, spam."""
 
 import numpy as np
 
@@ -25,13 +25,13 @@ _CAR = ("cylinders", "displacement", "horsepower", "weight", "acceleration", "ye
 def _choice(
     columns: dict[str, list[str]], column: str, options: tuple[str, ...], *, name: str
 ) -> np.ndarray:
-    """A column of a few words as numbers: 0 for the first option, 1 for the second, and so on."""
+    """A categorical column as integers: 0 for the first option, 1 for the second, and so on."""
     words = columns.get(column, [])
-    strange = [word for word in words if word not in options]
-    if not words or strange:
-        came = repr(strange[0]) if strange else "nothing"
+    unknown = [word for word in words if word not in options]
+    if not words or unknown:
+        given = repr(unknown[0]) if unknown else "no values"
         raise ValueError(
-            f"{name}: column {column!r} must hold {' or '.join(options)}; it holds {came}."
+            f"{name}: column {column!r} must hold {' or '.join(options)}; got {given}."
         )
     return np.array([options.index(word) for word in words], np.int32)
 
@@ -46,8 +46,8 @@ def _from_default(files: Files) -> Arrays:
 
 
 def _from_nyse(files: Files) -> Arrays:
-    """Each day with the next one's log volume, and which day of the week that is (0 is Monday); a
-    row belongs to the part its target is in.
+    """The features of a day and the weekday of the next (0 is Monday); the target is the log volume
+    of the next day, which also decides between training and test set.
     """
     name = files["NYSE.csv"].name
     columns = read_csv(files["NYSE.csv"])
@@ -60,7 +60,7 @@ def _from_nyse(files: Files) -> Arrays:
 
 
 def _from_auto(files: Files) -> Arrays:
-    """Cars and how far they go; the origin as three numbers of which one is 1."""
+    """Cars and their miles per gallon; the origin is one-hot encoded."""
     name = files["Auto.csv"].name
     columns = read_csv(files["Auto.csv"])
     origin = _choice(columns, "origin", ("1", "2", "3"), name=name)
@@ -77,14 +77,14 @@ def _from_uci(files: Files) -> Arrays:
 
 def _from_kernlab(files: Files) -> Arrays:
     frames = read_rda(files["spam.rda"])
-    *xs, kinds = frames.get("spam", {"": np.array(0.0)}).values()
-    if len(xs) != 57 or any(x.dtype.kind != "f" for x in xs) or kinds.dtype.kind != "U":
+    *xs, labels = frames.get("spam", {"": np.array(0.0)}).values()
+    if len(xs) != 57 or any(x.dtype.kind != "f" for x in xs) or labels.dtype.kind != "U":
         raise ValueError(
-            f"{files['spam.rda'].name}: is not the frame 'spam' of 57 numbers and a word a row."
+            f"{files['spam.rda'].name}: has no data frame 'spam' of 57 numeric columns and a label."
         )
     return {
         "train_x": np.stack(xs, axis=1).astype(np.float32),
-        "train_y": (kinds == "spam").astype(np.int32),
+        "train_y": (labels == "spam").astype(np.int32),
     }
 
 
@@ -101,9 +101,7 @@ _ISL = (
 
 
 def _islp(form: Form) -> tuple[Web, Package]:
-    """The data of *An Introduction to Statistical Learning*, from its package's source or its
-    wheel.
-    """
+    """Sources of a dataset of *An Introduction to Statistical Learning*."""
     return (
         Web("https://raw.githubusercontent.com/intro-stat-learning/ISLP/main/ISLP/data/", form, {}),
         Package(

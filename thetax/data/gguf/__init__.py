@@ -2,7 +2,7 @@
 
 from .file import Gguf as Gguf
 from .file import TokenTable as TokenTable
+from .file import deinterleave_rotary as deinterleave_rotary
+from .file import interleave_rotary as interleave_rotary
 from .file import read_gguf as read_gguf
-from .file import rotary_halves as rotary_halves
-from .file import rotary_pairs as rotary_pairs
 from .tokeniser import gguf_tokeniser as gguf_tokeniser

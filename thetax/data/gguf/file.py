@@ -1,16 +1,13 @@
-r"""Networks in GGUF, the file format of llama.cpp: metadata, then tensors, most of them in a few
-bits a number.
+r"""GGUF, the file format of llama.cpp: metadata and (usually quantised) tensors.
 
-No number of the header is trusted before it is held against the size of the file. The tensors stay
-on disk until one is asked for, when the library `gguf` makes float32 of its blocks. Two things
-differ from the same network as Hugging Face has it:
+All sizes in the header are checked against the size of the file. A tensor stays on disk until it is
+accessed; then the library `gguf` converts it to float32. Two things differ from Hugging Face:
 
-- Sizes are stored with the innermost first. Here they are turned round, so that a weight is (out,
-  in).
-- Rotary positions turn pairs of rows of $W_q$ and $W_k$ within each head. Hugging Face pairs row
-  $i$ with $i + d/2$; the converter of llama.cpp puts the two next to each other, $2i$ and $2i + 1$,
-  in files whose `general.architecture` is `llama`. `rotary_halves` undoes it for `attn_q` and
-  `attn_k`. (Those of `qwen2` are not permuted.)
+- Shapes are stored with the innermost axis first. Here they are reversed, so a weight is (out, in).
+- Rotary position encoding rotates pairs of rows of $W_q$ and $W_k$ in each head. Hugging Face pairs
+  row $i$ with $i + d/2$; llama.cpp interleaves them as rows $2i$ and $2i + 1$ in files whose
+  `general.architecture` is `llama`. `deinterleave_rotary` undoes this for `attn_q` and `attn_k`.
+  (Those of `qwen2` are not permuted.)
 """
 
 import math
@@ -21,43 +18,46 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..io.bounded_read import reading
-from .header import LIMIT, Header, Info, aligned, apart, library
+from .header import (
+    MAX_HEADER_BYTES,
+    Header,
+    TensorInfo,
+    check_layout,
+    import_gguf,
+    round_up,
+)
 
-_CONTROL = 3  # the kind of a token that stands for no text
+_CONTROL = 3  # the type of control tokens
 
 
 class Gguf(NamedTuple):
-    """A network in a GGUF file."""
+    """The content of a GGUF file."""
 
-    metadata: dict[str, Any]  # numbers, strings, truth values, and lists of them
-    tensors: Mapping[str, np.ndarray]  # float32, made from the file whenever one is asked for
+    metadata: dict[str, Any]  # numbers, strings, booleans, and lists of them
+    tensors: Mapping[str, np.ndarray]  # float32, converted on access
 
     def token_table(self) -> "TokenTable":
-        """What a tokeniser is made of."""
-        return _token_table(self.metadata)
+        """The vocabulary and settings of the tokeniser."""
+        return _read_token_table(self.metadata)
 
 
 class TokenTable(NamedTuple):
-    """The vocabulary of a network as a GGUF file has it."""
+    """The tokeniser data of a GGUF file."""
 
-    kind: str  # "gpt2" for pieces of bytes, "llama" for those of SentencePiece
-    split: (
-        str  # how text is cut before it is pieced, such as "smollm"; "" where the file does not say
-    )
+    kind: str  # "gpt2" for byte-level BPE, "llama" for SentencePiece
+    split: str  # the pre-tokeniser, such as "smollm"; "" if not specified
     tokens: list[str]
-    merges: list[tuple[str, str]]  # which two pieces become one, the first rule first
-    special: dict[str, int]  # "bos", "eos", "unknown", "padding", as far as there are such
-    control: list[int]  # the tokens that stand for no text
-    add_bos: bool  # whether a text begins with the token "bos"
-    chat: str  # a template in Jinja for messages; "" where there is none
+    merges: list[tuple[str, str]]  # in the order they are applied
+    special_ids: dict[str, int]  # of "bos", "eos", "unknown", "padding", if specified
+    control_ids: list[int]  # ids of control tokens
+    add_bos: bool  # whether texts begin with the token "bos"
+    chat_template: str  # a Jinja template for chat messages; "" if there is none
 
 
 def read_gguf(path: str | Path) -> Gguf:
-    """The metadata of a GGUF file, and its tensors by name; of a folder, those of the one GGUF file
-    in it.
+    """Reads a GGUF file, or the only GGUF file in a folder: metadata and tensors by name.
 
-    A file that is cut off, or announces more than it holds, is a `ValueError`. Needs
-    `pip install 'thetax[text]'`.
+    A truncated or inconsistent file raises `ValueError`. Needs `pip install 'thetax[text]'`.
 
     >>> import gguf, tempfile
     >>> path = Path(tempfile.mkdtemp()) / "tiny.gguf"
@@ -74,81 +74,81 @@ def read_gguf(path: str | Path) -> Gguf:
     >>> {name: tensor.shape for name, tensor in tensors.items()}
     {'output.weight': (2, 32)}
     """
-    library()
-    path = _one(Path(path))
+    import_gguf()
+    path = _find_file(Path(path))
     with reading(str(path), "a GGUF file"):
         data = np.memmap(path, np.uint8, mode="r")
-        header = Header(data[:LIMIT], str(path))
-        count = header.begin()
-        metadata = dict(header.distinct(header.number("u8"), header.pair))
-        infos = dict(header.distinct(count, lambda: header.tensor(len(data))))
-        start = aligned(header.place, metadata.get("general.alignment", 32))
-        apart(infos, start, len(data), str(path))
+        header = Header(data[:MAX_HEADER_BYTES], str(path))
+        n_tensors = header.read_start()
+        metadata = dict(header.distinct(header.number("u8"), header.entry))
+        infos = dict(header.distinct(n_tensors, lambda: header.tensor(len(data))))
+        start = round_up(header.position, metadata.get("general.alignment", 32))
+        check_layout(infos, start, len(data), str(path))
     return Gguf(metadata, _Tensors(data, infos, start))
 
 
-def rotary_halves(W: np.ndarray, *, heads: int) -> np.ndarray:
-    r"""The rows of each head from the order of pairs to that of halves: row $2i + j$ becomes row
+def deinterleave_rotary(W: np.ndarray, *, heads: int) -> np.ndarray:
+    r"""Reorders the rows of each head from interleaved pairs to halves: row $2i + j$ becomes row
     $i + jd/2$.
 
-    For the weights (heads × d, in), or biases, of queries and keys; of keys, `heads` is
+    For the weights (heads × d, in) or biases of queries and keys; for keys, `heads` is
     `head_count_kv`.
 
-    >>> rotary_halves(np.array([0, 2, 1, 3]), heads=1).tolist()
+    >>> deinterleave_rotary(np.array([0, 2, 1, 3]), heads=1).tolist()
     [0, 1, 2, 3]
     """
-    return _ordered("rotary_halves", W, heads, pairs_first=True)
+    return _reorder("deinterleave_rotary", W, heads, pairs_first=True)
 
 
-def rotary_pairs(W: np.ndarray, *, heads: int) -> np.ndarray:
-    r"""The inverse of `rotary_halves`, as llama.cpp's converter does it: row $i + jd/2$ becomes row
-    $2i + j$.
+def interleave_rotary(W: np.ndarray, *, heads: int) -> np.ndarray:
+    r"""The inverse of `deinterleave_rotary`: row $i + jd/2$ becomes row $2i + j$.
 
-    >>> rotary_pairs(np.array([0, 1, 2, 3]), heads=1).tolist()
+    >>> interleave_rotary(np.array([0, 1, 2, 3]), heads=1).tolist()
     [0, 2, 1, 3]
     """
-    return _ordered("rotary_pairs", W, heads, pairs_first=False)
+    return _reorder("interleave_rotary", W, heads, pairs_first=False)
 
 
-def _ordered(name: str, W: np.ndarray, heads: int, *, pairs_first: bool) -> np.ndarray:
+def _reorder(name: str, W: np.ndarray, heads: int, *, pairs_first: bool) -> np.ndarray:
     if heads < 1 or len(W) % (2 * heads):
         raise ValueError(
-            f"{name}: {len(W)} rows do not divide into {heads} heads of pairs; give the heads of "
-            "this W."
+            f"{name}: the number of rows must be a multiple of 2 * heads; got {len(W)} rows and "
+            f"heads={heads}."
         )
     half = len(W) // heads // 2
     inner = (half, 2) if pairs_first else (2, half)
     return W.reshape(heads, *inner, *W.shape[1:]).swapaxes(1, 2).reshape(W.shape)
 
 
-def _one(path: Path) -> Path:
+def _find_file(path: Path) -> Path:
     if not path.is_dir():
         return path
     files = sorted(path.glob("*.gguf"))
     if len(files) != 1:
         raise ValueError(
-            f"{path}: has {len(files)} files that end in .gguf; give the folder of one, or the "
-            "file."
+            f"{path}: contains {len(files)} .gguf files. Give the path of one of them."
         )
     return files[0]
 
 
 class _Tensors(Mapping[str, np.ndarray]):
-    """Tensors of a file, made when asked for."""
+    """The tensors of a file, converted on access."""
 
-    def __init__(self, data: np.ndarray, infos: Mapping[str, Info], start: int):
-        self.data, self.infos, self.start = data, infos, start
+    def __init__(self, data: np.ndarray, infos: Mapping[str, TensorInfo], start: int):
+        self.data = data
+        self.infos = infos
+        self.start = start
 
     def __getitem__(self, name: str) -> np.ndarray:
-        gguf = library()
+        gguf = import_gguf()
         info = self.infos[name]
-        begin = self.start + info.offset
+        start = self.start + info.offset
         kind = gguf.GGMLQuantizationType(info.kind)
-        raw = np.asarray(self.data[begin : begin + info.size])
-        plain = {"F32": "<f4", "F16": "<f2", "F64": "<f8"}.get(kind.name)
-        if plain:
+        raw = np.asarray(self.data[start : start + info.size])
+        dtype = {"F32": "<f4", "F16": "<f2", "F64": "<f8"}.get(kind.name)
+        if dtype:
             return (
-                np.frombuffer(raw.tobytes(), plain)
+                np.frombuffer(raw.tobytes(), dtype)
                 .astype(np.float32, copy=False)
                 .reshape(info.shape)
             )
@@ -161,7 +161,7 @@ class _Tensors(Mapping[str, np.ndarray]):
             )
         except NotImplementedError:
             raise ValueError(
-                f"Gguf: {name} is stored as {kind.name}, which cannot be made float32 here."
+                f"Gguf: {name} is stored as {kind.name}, which cannot be converted to float32."
             ) from None
 
     def __iter__(self) -> Iterator[str]:
@@ -171,45 +171,44 @@ class _Tensors(Mapping[str, np.ndarray]):
         return len(self.infos)
 
 
-def _rule(merge: Any) -> tuple[str, str, str]:
+def _split_merge(merge: Any) -> tuple[str, str, str]:
     return merge.partition(" ") if isinstance(merge, str) else ("", "", "")
 
 
-def _token_table(metadata: Mapping[str, Any]) -> TokenTable:
+def _read_token_table(metadata: Mapping[str, Any]) -> TokenTable:
     get = lambda name, default: metadata.get(f"tokenizer.ggml.{name}", default)
     tokens = get("tokens", None)
     merges = get("merges", [])
     kinds = get("token_type", [])
     if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
         raise ValueError(
-            "Gguf: the file has no list of tokens (tokenizer.ggml.tokens); its tokeniser is "
-            "elsewhere."
+            "Gguf: the file has no list of tokens (tokenizer.ggml.tokens), so it contains no "
+            "tokeniser."
         )
     pairs = [
         (first, second)
-        for first, space, second in map(_rule, merges)
+        for first, space, second in map(_split_merge, merges)
         if space and " " not in second
     ]
     if len(pairs) < len(merges):
         raise ValueError(
-            "Gguf: a rule of tokenizer.ggml.merges does not name two pieces with a space between "
-            "them."
+            "Gguf: an entry of tokenizer.ggml.merges is not two pieces separated by a space."
         )
     special = {name: get(f"{name}_token_id", None) for name in ("bos", "eos", "unknown", "padding")}
     special = {name: token for name, token in special.items() if token is not None}
-    wrong = {name: token for name, token in special.items() if token not in range(len(tokens))}
-    if wrong or len(kinds) not in (0, len(tokens)):
+    invalid = {name: token for name, token in special.items() if token not in range(len(tokens))}
+    if invalid or len(kinds) not in (0, len(tokens)):
         raise ValueError(
-            f"Gguf: special tokens {wrong}, {len(kinds)} kinds of tokens for a list of "
-            f"{len(tokens)}."
+            f"Gguf: inconsistent tokeniser of {len(tokens)} tokens: invalid special tokens "
+            f"{invalid}, {len(kinds)} token types."
         )
     return TokenTable(
         kind=str(get("model", "")),
         split=str(get("pre", "")),
         tokens=tokens,
         merges=pairs,
-        special=special,
-        control=[token for token, kind in enumerate(kinds) if kind == _CONTROL],
+        special_ids=special,
+        control_ids=[token for token, kind in enumerate(kinds) if kind == _CONTROL],
         add_bos=bool(get("add_bos_token", False)),
-        chat=str(metadata.get("tokenizer.chat_template", "")),
+        chat_template=str(metadata.get("tokenizer.chat_template", "")),
     )

@@ -1,8 +1,7 @@
-"""The header of a GGUF file: counts, metadata and a list of tensors, read without trust in any
-number of it.
+"""The header of a GGUF file: counts, metadata and the list of tensors.
 
-Every value takes bytes of the file, so that a count that lies comes to the file's end before it
-takes memory.
+The header is untrusted. Every value takes bytes of the file, so a wrong count reaches the end of
+the file before it allocates memory.
 """
 
 import math
@@ -26,13 +25,13 @@ _NUMBERS = {
     12: "f8",
 }
 _STRING, _ARRAY = 8, 9
-LIMIT = 64 << 20  # the most bytes before the tensors; the largest vocabularies take 15 million
-_DEEPEST = 4  # arrays within arrays
-_MOST_AXES = 4
+MAX_HEADER_BYTES = 64 << 20  # the largest vocabularies take 15 million
+_MAX_DEPTH = 4  # of nested arrays
+_MAX_AXES = 4
 
 
-def library():
-    """The library `gguf`, imported when it is first needed."""
+def import_gguf():
+    """The library `gguf`; raises `ImportError` with the install command if it is missing."""
     try:
         import gguf
     except ImportError as error:
@@ -42,50 +41,49 @@ def library():
     return gguf
 
 
-class Info(NamedTuple):
-    """Where a tensor lies, and as what."""
+class TensorInfo(NamedTuple):
+    """Shape, storage type and position of a tensor."""
 
     shape: tuple[int, ...]
     kind: int
-    offset: int  # from where the tensors begin
+    offset: int  # from the start of the tensor data
     size: int  # in bytes
 
 
 class Header:
-    """Reads values one after another, never beyond the end."""
+    """Reads values in sequence; raises `ValueError` at the end of the data."""
 
     def __init__(self, data: np.ndarray, name: str):
-        self.data, self.name, self.place = data, name, 0
+        self.data = data
+        self.name = name
+        self.position = 0
 
-    def begin(self) -> int:
-        """Checks how the file begins; gives the number of tensors."""
+    def read_start(self) -> int:
+        """Checks magic number and version; returns the number of tensors."""
         if self.take(4) != b"GGUF":
-            raise ValueError(
-                f"{self.name}: does not begin as a GGUF file does; it is something else."
-            )
+            raise ValueError(f"{self.name}: is not a GGUF file.")
         version = self.number("u4")
         if version not in (2, 3):
             raise ValueError(
-                f"{self.name}: is GGUF of version {version}; 2 and 3 in little-endian order are "
-                "read."
+                f"{self.name}: is GGUF of version {version}; only versions 2 and 3 in "
+                "little-endian order are supported."
             )
         return self.number("u8")
 
     def take(self, size: int) -> bytes:
-        if size > len(self.data) - self.place:
+        if size > len(self.data) - self.position:
             raise ValueError(
-                f"{self.name}: announces more than its {len(self.data):,} bytes hold. Fetch it "
-                "again."
+                f"{self.name}: announces more than its {len(self.data):,} bytes. Download it again."
             )
-        self.place += size
-        return self.data[self.place - size : self.place].tobytes()
+        self.position += size
+        return self.data[self.position - size : self.position].tobytes()
 
     def number(self, kind: str) -> Any:
         return self.numbers(kind, 1)[0]
 
     def numbers(self, kind: str, count: int) -> list[Any]:
-        little = np.dtype(kind).newbyteorder("<")
-        return np.frombuffer(self.take(count * little.itemsize), little).tolist()
+        dtype = np.dtype(kind).newbyteorder("<")
+        return np.frombuffer(self.take(count * dtype.itemsize), dtype).tolist()
 
     def string(self) -> str:
         return self.take(self.number("u8")).decode()
@@ -97,11 +95,11 @@ class Header:
         for _ in range(count):
             name, value = read()
             if name in seen:
-                raise ValueError(f"{self.name}: has {name!r} twice.")
+                raise ValueError(f"{self.name}: contains {name!r} twice.")
             seen.add(name)
             yield name, value
 
-    def pair(self) -> tuple[str, Any]:
+    def entry(self) -> tuple[str, Any]:
         return self.string(), self.value(self.number("u4"))
 
     def value(self, kind: int, depth: int = 0) -> Any:
@@ -109,26 +107,24 @@ class Header:
             return self.number(_NUMBERS[kind])
         if kind == _STRING:
             return self.string()
-        if kind != _ARRAY or depth == _DEEPEST:
+        if kind != _ARRAY or depth == _MAX_DEPTH:
             raise ValueError(
-                f"{self.name}: has a value of the unknown kind {kind}, or arrays too deep in "
-                "arrays."
+                f"{self.name}: has a value of unknown type {kind}, or too deeply nested arrays."
             )
         inner = self.number("u4")
         count = self.number("u8")
         if inner in _NUMBERS:
             return self.numbers(_NUMBERS[inner], count)
-        return [
-            self.value(inner, depth + 1) for _ in range(count)
-        ]  # each takes bytes, so the file's end ends it
+        # every value takes bytes, so a wrong count ends at the end of the file
+        return [self.value(inner, depth + 1) for _ in range(count)]
 
-    def tensor(self, room: int) -> tuple[str, Info]:
-        gguf = library()
+    def tensor(self, file_size: int) -> tuple[str, TensorInfo]:
+        gguf = import_gguf()
         name = self.string()
         axes = self.number("u4")
-        if axes > _MOST_AXES:
+        if axes > _MAX_AXES:
             raise ValueError(
-                f"{self.name}: tensor {name!r} has {axes} axes; at most {_MOST_AXES} are allowed."
+                f"{self.name}: tensor {name!r} has {axes} axes; at most {_MAX_AXES} are allowed."
             )
         shape = tuple(self.numbers("u8", axes)[::-1])
         kind = self.number("u4")
@@ -136,34 +132,32 @@ class Header:
         try:
             block, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType(kind)]
         except (ValueError, KeyError):
-            raise ValueError(
-                f"{self.name}: tensor {name!r} is of the unknown kind {kind}."
-            ) from None
+            raise ValueError(f"{self.name}: tensor {name!r} has the unknown type {kind}.") from None
         last = shape[-1] if shape else 1
         size = math.prod(shape) // block * size
-        if last % block or min(shape, default=1) < 1 or size > room:
+        if last % block or min(shape, default=1) < 1 or size > file_size:
             raise ValueError(
-                f"{self.name}: tensor {name!r} of shape {shape} cannot be; the file has {room:,} "
-                "bytes."
+                f"{self.name}: tensor {name!r} has the invalid shape {shape} for a file of "
+                f"{file_size:,} bytes."
             )
-        return name, Info(shape, kind, offset, size)
+        return name, TensorInfo(shape, kind, offset, size)
 
 
-def aligned(place: int, alignment: Any) -> int:
-    """The first place from there on that is a multiple of the alignment, a power of two."""
+def round_up(position: int, alignment: Any) -> int:
+    """The position rounded up to a multiple of the alignment, a power of two."""
     if not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
-        raise ValueError(f"general.alignment is {alignment!r}, which is no power of two")
-    return -(-place // alignment) * alignment
+        raise ValueError(f"general.alignment must be a power of two; got {alignment!r}")
+    return -(-position // alignment) * alignment
 
 
-def apart(infos: Mapping[str, Info], start: int, room: int, name: str) -> None:
-    """Every tensor within the file, and no two in the same place."""
+def check_layout(infos: Mapping[str, TensorInfo], start: int, file_size: int, name: str) -> None:
+    """Raises `ValueError` unless the tensors are inside the file and do not overlap."""
     rows = sorted((info.offset, info.offset + info.size, tensor) for tensor, info in infos.items())
-    for (_, end, first), (begin, _, second) in pairwise(rows):
-        if begin < end:
-            raise ValueError(f"{name}: tensors {first!r} and {second!r} lie in the same place.")
-    if rows and start + rows[-1][1] > room:
-        missing = start + rows[-1][1] - room
+    for (_, stop, first), (next_start, _, second) in pairwise(rows):
+        if next_start < stop:
+            raise ValueError(f"{name}: tensors {first!r} and {second!r} overlap.")
+    if rows and start + rows[-1][1] > file_size:
+        missing = start + rows[-1][1] - file_size
         raise ValueError(
-            f"{name}: ends {missing:,} bytes before its tensors do; it was cut off. Fetch it again."
+            f"{name}: is truncated: {missing:,} bytes of tensors are missing. Download it again."
         )

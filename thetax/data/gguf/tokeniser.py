@@ -1,29 +1,31 @@
-"""The tokeniser in a GGUF file, if it is of byte pairs cut in a way that is known."""
+"""The tokeniser of a GGUF file: byte-level BPE with a supported pre-tokeniser."""
 
-from ..text.bytepairs import BytePairs
+from ..text.byte_pair_encoding import BytePairEncoding
 from .file import TokenTable
 
-_DIGITS = {
-    "gpt-2": False,
-    "smollm": True,
-}  # whether numbers are cut into digits, by the name of the way
+# whether a pre-tokeniser splits numbers into digits
+_SPLITS_DIGITS = {"gpt-2": False, "smollm": True}
 
 
-def gguf_tokeniser(table: TokenTable) -> BytePairs:
-    """The byte pairs of `read_gguf(path).token_table()`; tokens that stand for no text are its
-    special pieces.
+def gguf_tokeniser(table: TokenTable) -> BytePairEncoding:
+    """The tokeniser for `read_gguf(path).token_table()`; control tokens become special tokens.
 
-    >>> from thetax.data.text.bytepairs import BYTE
+    >>> from thetax.data.text.byte_pair_encoding import BYTE
     >>> tokens = ["<end>", *sorted(BYTE), "lo"]
     >>> table = TokenTable("gpt2", "smollm", tokens, [("l", "o")], {"eos": 0}, [0], False, "")
     >>> gguf_tokeniser(table).tokens("lo<end>").tolist()
     [257, 0]
     """
-    if table.kind != "gpt2" or table.split not in _DIGITS:
-        known = " and ".join(_DIGITS)
+    if table.kind != "gpt2" or table.split not in _SPLITS_DIGITS:
+        known = " or ".join(_SPLITS_DIGITS)
         raise ValueError(
-            f"gguf_tokeniser: the file has a tokeniser of kind {table.kind!r} that cuts as "
-            f"{table.split!r}; byte pairs (gpt2) cut as {known} can be made."
+            f"gguf_tokeniser: the tokeniser is of kind {table.kind!r} with pre-tokeniser "
+            f"{table.split!r}; only gpt2 with {known} is supported."
         )
-    special = [table.tokens[number] for number in table.control]
-    return BytePairs(table.tokens, table.merges, special=special, digits=_DIGITS[table.split])
+    special_tokens = [table.tokens[i] for i in table.control_ids]
+    return BytePairEncoding(
+        table.tokens,
+        table.merges,
+        special_tokens=special_tokens,
+        split_digits=_SPLITS_DIGITS[table.split],
+    )

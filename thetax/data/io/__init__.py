@@ -1,4 +1,4 @@
-"""How data come in: downloads, package archives, bounded unpacking, readers of file formats."""
+"""Input: downloads, package archives, bounded decompression, readers of file formats."""
 
 from .rda import read_rda as read_rda
 from .readers import read_csv as read_csv

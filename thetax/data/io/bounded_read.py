@@ -1,8 +1,8 @@
-"""Bytes with a name, unpacked within a bound.
+"""Reading and decompressing untrusted files within a size limit.
 
-A file from outside can be damaged or hostile: it can end early, announce more than it holds, or
-unpack to more than the machine has. So nothing here unpacks more than `limit` bytes, and whatever a
-parser throws at a bad file leaves as one `ValueError` that names the file.
+A file can be damaged or hostile: truncated, declaring more data than it holds, or a decompression
+bomb. So nothing here decompresses more than `limit` bytes, and every exception of a parser becomes
+a `ValueError` that names the file.
 """
 
 import bz2
@@ -16,13 +16,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeAlias
 
-LIMIT = 1 << 30  # the most bytes one file may unpack to, unless the caller says otherwise
+LIMIT = 1 << 30  # default limit of the decompressed bytes of one file
 
-_PACKED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
+_DECOMPRESSORS: dict[bytes, Any] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ\x00": lzma.open,
+}
 
 
 class Blob(NamedTuple):
-    """The contents of a file, and the name to use when they are bad."""
+    """The bytes of a file, and its name for error messages."""
 
     name: str
     data: bytes
@@ -33,45 +37,43 @@ File: TypeAlias = str | Path | Blob
 
 @contextmanager
 def reading(name: str, kind: str) -> Iterator[None]:
-    """Turns whatever a parser throws at a bad file into a `ValueError` that names the file.
+    """Turns every exception of a parser into a `ValueError` that names the file.
 
     >>> with reading("a.gz", "a gzip file"):
     ...     _ = gzip.decompress(b"no")
     Traceback (most recent call last):
-    ValueError: a.gz: not readable as a gzip file: Not a gzipped file (b'no'). Fetch the file ...
+    ValueError: a.gz: not readable as a gzip file: Not a gzipped file (b'no'). Download it ...
     """
     try:
         yield
     except FileNotFoundError:
         raise
-    except (
-        Exception
-    ) as error:  # a parser of a hostile file may throw anything; all of it means damage
+    except Exception as error:  # a parser may raise anything on a hostile file
         if isinstance(error, ValueError) and str(error).startswith(f"{name}: "):
             raise
         reason = str(error) or type(error).__name__
-        advice = "Fetch the file again, or give one that is whole."
+        advice = "Download it again, or give an undamaged file."
         raise ValueError(f"{name}: not readable as {kind}: {reason}. {advice}") from error
 
 
 def bounded(stream: io.BufferedIOBase | IO[bytes], *, name: str, limit: int) -> bytes:
-    """All of the stream, or a `ValueError` if it holds more than `limit` bytes."""
+    """The content of a stream; raises `ValueError` if it has more than `limit` bytes."""
     data = stream.read(limit + 1)
     if len(data) > limit:
         raise ValueError(
-            f"{name}: unpacks to more than the {limit:,} bytes expected; it was not unpacked."
+            f"{name}: unpacks to more than the {limit:,} bytes allowed; it was not unpacked."
         )
     return data
 
 
 def contents(file: File, *, limit: int = LIMIT) -> Blob:
-    """The file's bytes, unpacked if they begin as gzip, bzip2 or xz do.
+    """The bytes of a file, decompressed if it is gzip, bzip2 or xz (by its magic bytes).
 
     >>> contents(Blob("a.gz", gzip.compress(b"abc")))
     Blob(name='a.gz', data=b'abc')
     >>> contents(Blob("a.gz", gzip.compress(bytes(1000))), limit=999)
     Traceback (most recent call last):
-    ValueError: a.gz: unpacks to more than the 999 bytes expected; it was not unpacked.
+    ValueError: a.gz: unpacks to more than the 999 bytes allowed; it was not unpacked.
     """
     name = file.name if isinstance(file, Blob) else str(file)
     with reading(name, "a file"), _opened(file) as stream:
@@ -79,10 +81,9 @@ def contents(file: File, *, limit: int = LIMIT) -> Blob:
 
 
 def members(file: File, names: Collection[str], *, limit: int = LIMIT) -> dict[str, Blob]:
-    """The named members of a zip, a tar (packed or not) or a Debian archive; nothing is written to
-    disk.
+    """The named members of a zip, tar (compressed or not) or Debian archive, read in memory.
 
-    All of them together may unpack to `limit` bytes, and so may all that is passed over on the way.
+    `limit` bounds the decompressed bytes of all members, including those that are skipped.
     """
     name = file.name if isinstance(file, Blob) else str(file)
     with reading(name, "an archive"), _raw(file) as raw:
@@ -95,7 +96,9 @@ def members(file: File, names: Collection[str], *, limit: int = LIMIT) -> dict[s
                 found = _from_tar(_Bounded(stream, name=name, limit=limit), names, name=name)
     missing = [wanted for wanted in names if wanted not in found]
     if missing:
-        raise ValueError(f"{name}: has no member {missing[0]!r}; it is not the archive expected.")
+        raise ValueError(
+            f"{name}: has no member {missing[0]!r}, so it is not the expected archive."
+        )
     return found
 
 
@@ -105,31 +108,34 @@ def _raw(file: File) -> io.BufferedIOBase:
 
 @contextmanager
 def _opened(file: File) -> Iterator[io.BufferedIOBase]:
-    """The bytes of the file as a stream, unpacked on the way if they are packed."""
+    """The file as a stream, decompressed if it is compressed."""
     with _raw(file) as raw:
         head = raw.read(6)
         raw.seek(0)
-        packed = next((kind for magic, kind in _PACKED.items() if head.startswith(magic)), None)
-        if packed is None:
+        decompress = next(
+            (kind for magic, kind in _DECOMPRESSORS.items() if head.startswith(magic)), None
+        )
+        if decompress is None:
             yield raw
         else:
-            with packed(raw) as out:
-                yield out
+            with decompress(raw) as stream:
+                yield stream
 
 
 class _Bounded(io.BufferedIOBase):
-    """A stream that refuses to give more than `limit` bytes in all."""
+    """A stream that raises `ValueError` after `limit` bytes."""
 
     def __init__(self, stream: io.BufferedIOBase, *, name: str, limit: int):
-        self.stream, self.name, self.limit, self.left = stream, name, limit, limit
+        self.stream = stream
+        self.name = name
+        self.limit = limit
+        self.remaining = limit
 
     def read(self, size: int = -1) -> bytes:
-        data = self.stream.read(self.left + 1 if size < 0 else min(size, self.left + 1))
-        self.left -= len(data)
-        if self.left < 0:
-            raise ValueError(
-                f"{self.name}: unpacks to more than the {self.limit:,} bytes expected."
-            )
+        data = self.stream.read(self.remaining + 1 if size < 0 else min(size, self.remaining + 1))
+        self.remaining -= len(data)
+        if self.remaining < 0:
+            raise ValueError(f"{self.name}: unpacks to more than the {self.limit:,} bytes allowed.")
         return data
 
 
@@ -160,8 +166,9 @@ def _from_tar(stream: _Bounded, names: Collection[str], *, name: str) -> dict[st
 
 
 def _from_deb(raw: io.BufferedIOBase, *, name: str) -> Blob:
-    """The member `data.tar.*` of a Debian package, an `ar` archive: 60-byte headers, sizes in
-    decimal.
+    """The member `data.tar.*` of a Debian package.
+
+    It is an `ar` archive: 60-byte headers with decimal sizes.
     """
     raw.seek(8)
     while len(header := raw.read(60)) == 60:
@@ -170,8 +177,8 @@ def _from_deb(raw: io.BufferedIOBase, *, name: str) -> Blob:
         if size < 0:
             raise ValueError(f"{name}: member {member!r} has the size {size}.")
         if member.endswith(".zst"):
-            raise ValueError(f"{name}: is packed with zstd, which this Python cannot unpack.")
+            raise ValueError(f"{name}: is compressed with zstd, which is not supported.")
         if member.startswith("data.tar"):
             return Blob(name, raw.read(size))
         raw.seek(size + size % 2, io.SEEK_CUR)
-    raise ValueError(f"{name}: has no member data.tar; it is not a Debian package.")
+    raise ValueError(f"{name}: has no member data.tar, so it is not a Debian package.")

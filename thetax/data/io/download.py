@@ -1,8 +1,5 @@
-"""One file over https: streamed, resumed where the server allows it, checked before it gets its
-name.
-"""
+"""Downloading one file: streamed, resumable, verified by its checksum before it is renamed."""
 
-import hashlib
 import http.client
 import urllib.error
 import urllib.parse
@@ -11,13 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ... import files
 from ...progress import progress
 
 _CHUNK = 1 << 18
-_TIMEOUT = 20.0  # seconds of silence before a server counts as gone
+_TIMEOUT = 20.0  # seconds without data
 _ATTEMPTS = 3
 
-Opener = Callable[..., Any]  # urllib.request.urlopen, or what a test puts in its place
+Opener = Callable[..., Any]  # urllib.request.urlopen, or a test double
 
 
 def download(
@@ -28,11 +26,10 @@ def download(
     limit: int,
     opener: Opener = urllib.request.urlopen,
 ) -> Path:
-    """Fetches `url` to `path` by way of `path` + ".part".
+    """Downloads `url` to `path`, through the temporary file `path` + ".part".
 
-    A connection that breaks is taken up again where it broke, at most twice here and then by the
-    next call, for the part that came is kept. A file of the wrong checksum is thrown away with a
-    `ValueError`.
+    A broken connection is resumed at most twice; the partial file is kept, so the next call
+    continues there. A file with the wrong checksum is deleted, and `ValueError` is raised.
     """
     part = path.with_name(path.name + ".part")
     for attempt in range(_ATTEMPTS):
@@ -46,74 +43,68 @@ def download(
                     f"the server answered {error.code} {error.reason} for {path.name}"
                 ) from None
         except (OSError, http.client.HTTPException) as error:
-            came = part.stat().st_size if part.exists() else 0
-            if came <= before or attempt == _ATTEMPTS - 1:
+            received = part.stat().st_size if part.exists() else 0
+            if received <= before or attempt == _ATTEMPTS - 1:
                 raise OSError(f"{getattr(error, 'reason', error)}") from error
-    got = digest(part)
-    if sha256 is not None and got != sha256:
+    digest = files.sha256(part)
+    if sha256 is not None and digest != sha256:
         part.unlink()
         raise ValueError(
-            f"{path.name}: expected SHA-256 {sha256}, got {got}; the file was thrown away."
+            f"{path.name}: expected SHA-256 {sha256}; got {digest}. The file was deleted."
         )
     part.replace(path)
     return path
 
 
-def digest(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def _stream(url: str, part: Path, *, limit: int, opener: Opener) -> None:
-    """Appends to `part` what is missing of it; begins anew where the server does not do ranges."""
-    have = part.stat().st_size if part.exists() else 0
+    """Appends the missing bytes to `part`; starts again if the server does not support ranges."""
+    offset = part.stat().st_size if part.exists() else 0
     headers = {"User-Agent": "thetax", "Accept-Encoding": "identity"}
-    if have:
-        headers["Range"] = f"bytes={have}-"
+    if offset:
+        headers["Range"] = f"bytes={offset}-"
     try:
         response = opener(urllib.request.Request(url, headers=headers), timeout=_TIMEOUT)
     except urllib.error.HTTPError as error:
-        if error.code != 416:  # the part is as long as the file, or longer: begin anew
+        if error.code != 416:  # the partial file is complete or too long: start again
             raise
         with error:
             part.unlink()
         return _stream(url, part, limit=limit, opener=opener)
     with response:
-        if not _continues(response, have):
-            have = 0
+        if not _resumes_at(response, offset):
+            offset = 0
         length = response.headers.get("Content-Length", "")
-        total = have + int(length) if length.isdigit() else None
-        _write(response, part, have=have, total=total, limit=limit)
+        total = offset + int(length) if length.isdigit() else None
+        _write(response, part, offset=offset, total=total, limit=limit)
 
 
-def _continues(response: Any, have: int) -> bool:
+def _resumes_at(response: Any, offset: int) -> bool:
     start = response.headers.get("Content-Range", "").removeprefix("bytes ").split("-")[0]
-    return response.status == 206 and start == str(have)
+    return response.status == 206 and start == str(offset)
 
 
 def _host(url: str) -> str:
     return urllib.parse.urlsplit(url).netloc
 
 
-def _write(response: Any, part: Path, *, have: int, total: int | None, limit: int) -> None:
+def _write(response: Any, part: Path, *, offset: int, total: int | None, limit: int) -> None:
     if total is not None and total > limit:
         raise ValueError(
-            f"{part.name}: the server announces {total:,} bytes; at most {limit:,} are expected."
+            f"{part.name}: the server announces {total:,} bytes; at most {limit:,} are allowed."
         )
     with (
         progress(f"fetching {part.stem} from {_host(response.url)}", total=total) as update,
-        open(part, "ab" if have else "wb") as file,
+        open(part, "ab" if offset else "wb") as file,
     ):
         while chunk := response.read(_CHUNK):
-            have += len(chunk)
-            if have > limit:
+            offset += len(chunk)
+            if offset > limit:
                 raise ValueError(
-                    f"{part.name}: more than the {limit:,} bytes expected came; given up."
+                    f"{part.name}: the server sent more than the {limit:,} bytes allowed; aborted."
                 )
             file.write(chunk)
-            update(have)
-    if total is not None and have < total:
+            update(offset)
+    if total is not None and offset < total:
         raise OSError(
-            f"the connection ended after {have:,} of {total:,} bytes; the next call resumes there"
+            f"the connection ended after {offset:,} of {total:,} bytes; the next call resumes there"
         )

@@ -1,9 +1,9 @@
-"""R's own files: a small reader of data frames saved by `save()`, with no R.
+"""A reader of R data frames saved by `save()` (`.rda`), without R.
 
-An `.rda` file is a (packed) stream of items in big-endian XDR: a 32-bit word of flags whose lowest
-byte is the type, then the value; a pair list is a chain of tagged items, and attributes are a pair
-list after the value. Only what data frames need is read: numbers, text, factors and lists.
-Everything else (code, environments, promises) is refused, so no file can do anything but hold data.
+An `.rda` file is a (compressed) stream of items in big-endian XDR: a 32-bit word of flags whose
+lowest byte is the type, then the value; a pair list is a chain of tagged items, and attributes are
+a pair list after the value. Only the types of data frames are read: numbers, text, factors and
+lists. Everything else (code, environments, promises) is refused.
 """
 
 import struct
@@ -13,7 +13,7 @@ import numpy as np
 
 from .bounded_read import LIMIT, File, contents, reading
 
-_DEPTH = 64  # deeper nesting than any table has
+_MAX_DEPTH = 64  # of nesting
 
 _NIL = 254
 _SYMBOL = 1
@@ -30,7 +30,7 @@ _MISSING = -(2**31)  # R's NA among the integers
 
 
 class _Value:
-    """A value and the attributes R hangs on it."""
+    """A value and its R attributes."""
 
     def __init__(self, value: Any, attributes: dict[str, "_Value"]):
         self.value, self.attributes = value, attributes
@@ -38,33 +38,36 @@ class _Value:
 
 class _Stream:
     def __init__(self, data: bytes, name: str):
-        self.data, self.name, self.at, self.symbols = data, name, 0, []
+        self.data = data
+        self.name = name
+        self.position = 0
+        self.symbols = []
 
     def take(self, size: int) -> bytes:
-        if size < 0 or self.at + size > len(self.data):
-            left = len(self.data) - self.at
-            raise ValueError(f"{self.name}: announces {size:,} bytes where {left:,} are left.")
-        self.at += size
-        return self.data[self.at - size : self.at]
+        if size < 0 or self.position + size > len(self.data):
+            left = len(self.data) - self.position
+            raise ValueError(f"{self.name}: announces {size:,} bytes, but {left:,} are left.")
+        self.position += size
+        return self.data[self.position - size : self.position]
 
     def word(self) -> int:
         return struct.unpack(">i", self.take(4))[0]
 
     def count(self, width: int) -> int:
-        """A length that the rest of the file can hold, each element taking at least `width`
-        bytes.
+        """A number of elements; raises `ValueError` if the rest of the file is too short for
+        elements of at least `width` bytes.
         """
         size = self.word()
-        if size < 0 or size * width > len(self.data) - self.at:
+        if size < 0 or size * width > len(self.data) - self.position:
             raise ValueError(
-                f"{self.name}: announces {size:,} elements; the file is too short for them."
+                f"{self.name}: announces {size:,} elements, but the file is too short for them."
             )
         return size
 
     def item(self, depth: int = 0) -> _Value:
-        if depth > _DEPTH:
+        if depth > _MAX_DEPTH:
             raise ValueError(
-                f"{self.name}: nests deeper than {_DEPTH} levels; that is no data frame."
+                f"{self.name}: is nested more than {_MAX_DEPTH} levels deep, unlike a data frame."
             )
         flags = self.word() & 0xFFFFFFFF
         kind = flags & 0xFF
@@ -83,11 +86,11 @@ class _Stream:
 
     def symbol_at(self, index: int) -> str:
         if not 1 <= index <= len(self.symbols):
-            raise ValueError(f"{self.name}: refers to name {index} of {len(self.symbols)}.")
+            raise ValueError(f"{self.name}: refers to symbol {index} of {len(self.symbols)}.")
         return self.symbols[index - 1]
 
     def pairs(self, flags: int, depth: int) -> dict[str, _Value]:
-        """A chain of tagged items, read in a loop: its length is no nesting."""
+        """A chain of tagged items, read in a loop, not recursively."""
         found: dict[str, _Value] = {}
         while flags & 0xFF == _PAIRS:
             if flags & 0x200:
@@ -112,21 +115,21 @@ class _Stream:
         if kind == _LIST:
             return [self.item(depth + 1) for _ in range(self.count(4))]
         raise ValueError(
-            f"{self.name}: holds an R object of type {kind}; only tables of data are read."
+            f"{self.name}: holds an R object of type {kind}; only data frames are supported."
         )
 
 
 def read_rda(file: File, *, limit: int = LIMIT) -> dict[str, dict[str, np.ndarray]]:
-    """The data frames of an `.rda` file: by their names, the columns by theirs.
+    """The data frames of an `.rda` file by name, each a dictionary of columns.
 
-    Numbers become float64 (integers and logicals too, NA as NaN), text and factors arrays of `str`.
+    Numbers, integers and logicals become float64 with NA as NaN; text and factors become `str`.
     """
     name, data = contents(file, limit=limit)
     with reading(name, "an R data file"):
         stream = _Stream(data, name)
         if stream.take(5) not in (b"RDX2\n", b"RDX3\n") or stream.take(2) != b"X\n":
             raise ValueError(
-                f"{name}: is not an R data file of format 2 or 3; it begins {data[:7]!r}."
+                f"{name}: is not an R data file of format 2 or 3; it begins with {data[:7]!r}."
             )
         version = stream.word()
         _ = stream.word()
@@ -142,7 +145,7 @@ def read_rda(file: File, *, limit: int = LIMIT) -> dict[str, dict[str, np.ndarra
 def _frame(frame: _Value, *, name: str) -> dict[str, np.ndarray]:
     names = frame.attributes.get("names")
     if names is None or not isinstance(frame.value, list) or len(names.value) != len(frame.value):
-        raise ValueError(f"{name}: is not a data frame, that is, a list of named columns.")
+        raise ValueError(f"{name}: is not a data frame (a list of named columns).")
     columns = {
         str(key): _column(value, name=f"{name}: {key}")
         for key, value in zip(names.value, frame.value)

@@ -1,8 +1,8 @@
-"""File formats that hold arrays: idx, npz, CSV, picture strips and CIFAR's binary batches.
+"""Readers of array files: idx, npz, CSV, image strips and the binary batches of CIFAR.
 
-Every reader takes a path (or a `Blob`), unpacks gzip, bzip2 and xz by itself, trusts no size that
-the file announces before comparing it with the bytes that are there, and never unpickles. What is
-wrong with a file is a `ValueError` that names it.
+Every reader takes a path (or a `Blob`), decompresses gzip, bzip2 and xz, compares announced sizes
+with the actual number of bytes before it allocates memory, and never unpickles. An invalid file is
+a `ValueError` that names it.
 """
 
 import csv
@@ -30,19 +30,19 @@ def read_idx(file: File, *, limit: int = LIMIT) -> np.ndarray:
     [5, 0, 4]
     >>> read_idx(Blob("labels", bytes([0, 0, 8, 1, 0, 0, 0, 9, 5, 0, 4])))
     Traceback (most recent call last):
-    ValueError: labels: announces shape (9,), that is 9 bytes, but holds 3. Fetch the file again.
+    ValueError: labels: announces shape (9,), that is 9 bytes, but holds 3. Download it again.
     """
     name, data = contents(file, limit=limit)
     if len(data) < 4 or data[:2] != b"\0\0" or data[2] not in _IDX_TYPES:
         raise ValueError(
-            f"{name}: does not begin as an idx file (0, 0, type, rank) but with {data[:4]!r}."
+            f"{name}: is not an idx file, which begins with 0, 0, type, rank; got {data[:4]!r}."
         )
     kind = np.dtype(_IDX_TYPES[data[2]])
     rank = data[3]
     start = 4 + 4 * rank
     if len(data) < start:
         raise ValueError(
-            f"{name}: ends inside the header of an idx file of rank {rank}. Fetch it again."
+            f"{name}: ends inside the header of an idx file of rank {rank}. Download it again."
         )
     shape = struct.unpack(f">{rank}I", data[4:start])
     return _shaped(data[start:], kind, shape, name=name)
@@ -51,20 +51,19 @@ def read_idx(file: File, *, limit: int = LIMIT) -> np.ndarray:
 def _shaped(
     data: bytes | memoryview, kind: np.dtype, shape: Sequence[int], *, name: str
 ) -> np.ndarray:
-    """The bytes as an array of native byte order, once their number is the one announced."""
+    """The bytes as an array in native byte order; checks their number first."""
     expected = math.prod(shape) * kind.itemsize  # Python integers: 2**40 items overflow nothing
     if expected != len(data):
         raise ValueError(
             f"{name}: announces shape {tuple(shape)}, that is {expected:,} bytes, "
-            f"but holds {len(data):,}. Fetch the file again."
+            f"but holds {len(data):,}. Download it again."
         )
     with reading(name, f"an array of shape {tuple(shape)}"):
         return np.frombuffer(data, kind).reshape(shape).astype(kind.newbyteorder("="), copy=False)
 
 
 def read_npz(file: File, *, limit: int = LIMIT) -> Arrays:
-    """The arrays of an npz file, by name. Arrays of Python objects are refused, for they are
-    pickles.
+    """The arrays of an npz file by name; arrays of Python objects are refused, as they are pickled.
 
     >>> from thetax.data.io.bounded_read import Blob
     >>> buffer = io.BytesIO()
@@ -92,9 +91,7 @@ def _npy(raw: bytes, *, name: str) -> np.ndarray:
         else:
             shape, columns_first, kind = np.lib.format.read_array_header_2_0(stream)
         if kind.hasobject:
-            raise ValueError(
-                f"{name}: holds Python objects, which would have to be unpickled; refused."
-            )
+            raise ValueError(f"{name}: holds pickled Python objects, which are refused.")
         array = _shaped(
             memoryview(raw)[stream.tell() :],
             kind,
@@ -105,7 +102,7 @@ def _npy(raw: bytes, *, name: str) -> np.ndarray:
 
 
 def read_csv(file: File, *, limit: int = LIMIT) -> dict[str, list[str]]:
-    r"""The columns of a CSV file with a header, as text; `numbers` makes arrays of them.
+    r"""The columns of a CSV file with a header, as text; `numbers` converts them.
 
     >>> from thetax.data.io.bounded_read import Blob
     >>> read_csv(Blob("a.csv", b"x,label\n0.5,yes\n1,no\n"))
@@ -118,7 +115,7 @@ def read_csv(file: File, *, limit: int = LIMIT) -> dict[str, list[str]]:
         ] or [[]]
         if not header or not rows:
             raise ValueError(
-                f"{name}: needs a header and at least one row; it has {len(rows)} rows."
+                f"{name}: expected a header and at least one row; got {len(rows)} rows."
             )
         if len(set(header)) != len(header):
             raise ValueError(f"{name}: has two columns of the same name in its header {header}.")
@@ -131,7 +128,7 @@ def read_csv(file: File, *, limit: int = LIMIT) -> dict[str, list[str]]:
 
 
 def numbers(columns: Mapping[str, Sequence[str]], names: Sequence[str], *, name: str) -> np.ndarray:
-    """The named columns side by side, as float32; the first field that is no number is named.
+    """The named columns as a float32 matrix; raises `ValueError` for a field that is not a number.
 
     >>> numbers({"a": ["1", "2"], "b": ["3", "x"]}, ["a", "b"], name="t.csv")
     Traceback (most recent call last):
@@ -145,7 +142,7 @@ def numbers(columns: Mapping[str, Sequence[str]], names: Sequence[str], *, name:
             parts.append(np.array(columns[column], dtype=np.float64))
         except ValueError:
             row, field = next(
-                (i, f) for i, f in enumerate(columns[column], start=1) if not _number(f)
+                (i, f) for i, f in enumerate(columns[column], start=1) if not _is_number(f)
             )
             raise ValueError(
                 f"{name}: row {row} of column {column!r} is {field!r}, not a number."
@@ -153,7 +150,7 @@ def numbers(columns: Mapping[str, Sequence[str]], names: Sequence[str], *, name:
     return np.stack(parts, axis=1).astype(np.float32)
 
 
-def _number(field: str) -> bool:
+def _is_number(field: str) -> bool:
     try:
         float(field)
     except ValueError:
@@ -183,17 +180,15 @@ def read_grid(
 
 
 def read_strip(file: File, *, examples: int, side: int, limit: int = LIMIT) -> np.ndarray:
-    """A colour picture each of whose rows is one image of `side` by `side` pixels; shape
-    `n c h w`.
-    """
+    """Images from a PNG file whose row i holds the pixels of image i; shape (n, c, h, w)."""
     from PIL import Image
 
     name, data = contents(file, limit=limit)
-    with reading(name, "a PNG picture"), Image.open(io.BytesIO(data), formats=["PNG"]) as picture:
+    with reading(name, "a PNG image"), Image.open(io.BytesIO(data), formats=["PNG"]) as picture:
         if picture.size != (side * side, examples) or picture.mode not in ("RGB", "RGBA"):
             raise ValueError(
-                f"{name}: is {picture.size[0]} by {picture.size[1]} pixels of kind {picture.mode}; "
-                f"expected {side * side} by {examples} of kind RGB."
+                f"{name}: is {picture.size[0]} by {picture.size[1]} pixels of mode {picture.mode}; "
+                f"expected {side * side} by {examples} of mode RGB."
             )
         pixels = np.asarray(picture)[..., :3]  # n (h w) c
     return np.ascontiguousarray(pixels.reshape(examples, side, side, 3).transpose(0, 3, 1, 2))

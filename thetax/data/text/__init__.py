@@ -1,22 +1,22 @@
-"""Text to tokens: words, WordPiece, byte pairs, masking, buckets of similar length."""
+"""Text to tokens: words, WordPiece, byte-pair encoding, masking, batches of similar length."""
 
+from .buckets import batches_by_length as batches_by_length
 from .buckets import bucket_lengths as bucket_lengths
-from .buckets import by_length as by_length
-from .buckets import fill_rows as fill_rows
-from .bytepairs import BytePairs as BytePairs
-from .masking import cloze as cloze
-from .merges import association as association
-from .merges import frequency as frequency
+from .buckets import pad_rows as pad_rows
+from .byte_pair_encoding import BytePairEncoding as BytePairEncoding
+from .masking import mask_tokens as mask_tokens
 from .merges import learn_merges as learn_merges
-from .sentences import join_sentences as join_sentences
-from .sentences import part_sentences as part_sentences
+from .merges import pair_association as pair_association
+from .merges import pair_frequency as pair_frequency
+from .sentences import pack_sentences as pack_sentences
 from .sentences import sentence_pairs as sentence_pairs
-from .sentences import sentences as sentences
+from .sentences import split_sentences as split_sentences
+from .sentences import unpack_sentences as unpack_sentences
 from .tokeniser import Tokeniser as Tokeniser
 from .tokeniser_files import load_tokeniser as load_tokeniser
 from .tokeniser_files import save_tokeniser as save_tokeniser
 from .wordpiece import WordPiece as WordPiece
-from .words import STRANGE as STRANGE
+from .words import REPLACEMENT_CHARACTER as REPLACEMENT_CHARACTER
 from .words import Characters as Characters
 from .words import Vocabulary as Vocabulary
-from .words import words as words
+from .words import split_words as split_words

@@ -1,10 +1,10 @@
-r"""Pieces of words learned from text: starting with letters, the best pair of neighbours becomes a
-piece (§6.5).
+r"""Learning subword vocabularies: adjacent pieces with the best score are merged, repeatedly
+(§6.5).
 
-What is best is a score of three counts, of the pair $ab$ and of $a$ and $b$ alone: `frequency` is
-byte-pair encoding (Sennrich et al. 2016), `association` is WordPiece (Schuster and Nakajima 2012).
-Counts are kept up to date word by word, so that a merge costs as much as the words it changes;
-equal scores are settled by the alphabet.
+The score of a pair $ab$ is a function of three counts, $n(ab)$, $n(a)$ and $n(b)$: `pair_frequency`
+gives byte-pair encoding (Sennrich et al. 2016), `pair_association` gives WordPiece (Schuster and
+Nakajima 2012). A merge updates only the counts of the words it changes. Ties are broken
+alphabetically.
 """
 
 from bisect import bisect_left
@@ -16,36 +16,35 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 Merge: TypeAlias = tuple[str, str]
-Words: TypeAlias = (
-    Mapping[str, int] | Mapping[tuple[str, ...], int]
-)  # how often each occurs, by its letters
-Score: TypeAlias = Callable[
-    [np.ndarray, np.ndarray, np.ndarray], np.ndarray
-]  # counts of ab, a, b -> the score
+# the count of each word, given as its letters
+WordCounts: TypeAlias = Mapping[str, int] | Mapping[tuple[str, ...], int]
+# counts of ab, a, b -> score
+Score: TypeAlias = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
 
-def frequency(ab: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    r"""The score $n(ab)$ of byte-pair encoding: the pair met most often (Sennrich et al. 2016).
+def pair_frequency(ab: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    r"""The score $n(ab)$ of byte-pair encoding (Sennrich et al. 2016).
 
-    >>> frequency(np.array([6, 2]), np.array([10, 2]), np.array([10, 2])).tolist()
+    >>> pair_frequency(np.array([6, 2]), np.array([10, 2]), np.array([10, 2])).tolist()
     [6.0, 2.0]
     """
     return ab.astype(float)
 
 
-def association(ab: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    r"""The score $n(ab) / (n(a)\,n(b))$ of WordPiece (§6.5): the pair whose parts are seldom met
-    apart.
+def pair_association(ab: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    r"""The score $n(ab) / (n(a)\,n(b))$ of WordPiece (§6.5).
 
-    >>> association(np.array([6, 2]), np.array([10, 2]), np.array([10, 2])).tolist()
+    It is high for pieces that rarely occur apart.
+
+    >>> pair_association(np.array([6, 2]), np.array([10, 2]), np.array([10, 2])).tolist()
     [0.06, 0.5]
     """
     return ab / (a * b)
 
 
 class Merges(NamedTuple):
-    """What was learned: the pieces, letters first, then each as it was made; and the pairs that
-    were merged.
+    """A learned vocabulary: the pieces (letters first, then in the order of the merges), and the
+    merged pairs.
     """
 
     pieces: list[str]
@@ -53,31 +52,31 @@ class Merges(NamedTuple):
 
 
 def learn_merges(
-    words: Words,
+    words: WordCounts,
     *,
-    size: int,
+    vocab_size: int,
     score: Score,
     join: Callable[[str, str], str],
     letters: Sequence[str] = (),
-    least: int = 1,
+    min_frequency: int = 1,
 ) -> Merges:
-    r"""Merges the pair of the highest score everywhere, again and again, until there are `size`
-    pieces.
+    r"""Merges the pair with the highest score in all words, until there are `vocab_size` pieces.
 
-    `words` counts words by their letters; `letters` are pieces whether they occur or not. A pair
-    that is met fewer than `least` times is never merged. Of equal scores the pair that comes first
-    by its parts is taken.
+    `words` maps each word, given as its letters, to its count. `letters` are pieces even if they do
+    not occur. `join(a, b)` names the piece that a merge creates. Learning stops early when no pair
+    occurs at least `min_frequency` times. Ties are broken alphabetically, first by the first piece
+    of the pair.
 
     >>> words = {tuple("low"): 5, tuple("lot"): 2, tuple("new"): 6}
-    >>> learn_merges(words, size=8, score=frequency, join=str.__add__)
+    >>> learn_merges(words, vocab_size=8, score=pair_frequency, join=str.__add__)
     Merges(pieces=['e', 'l', 'n', 'o', 't', 'w', 'lo', 'ew'], merges=[('l', 'o'), ('e', 'w')])
-    >>> learn_merges(words, size=7, score=association, join=str.__add__).merges
+    >>> learn_merges(words, vocab_size=7, score=pair_association, join=str.__add__).merges
     [('n', 'e')]
     """
     corpus = _Corpus(words, letters)
     merges = []
-    while len(corpus.pieces) < size:
-        best = corpus.best(score, least)
+    while len(corpus.pieces) < vocab_size:
+        best = corpus.best_pair(score, min_frequency)
         if best is None:
             break
         a, b = best
@@ -87,93 +86,86 @@ def learn_merges(
 
 
 class _Corpus:
-    """The distinct words as rows of piece numbers, and the counts of pieces and of pairs in
-    them.
-    """
+    """The distinct words as lists of piece ids, with the counts of pieces and of adjacent pairs."""
 
-    def __init__(self, words: Words, letters: Sequence[str]):
+    def __init__(self, words: WordCounts, letters: Sequence[str]):
         self.pieces = sorted({*letters, *(letter for word in words for letter in word)})
-        self.number = {piece: i for i, piece in enumerate(self.pieces)}
-        self.order = list(self.pieces)  # by the alphabet
-        self.rank = np.arange(len(self.pieces))  # of each piece in it
+        self.piece_ids = {piece: i for i, piece in enumerate(self.pieces)}
+        self.sorted_pieces = list(self.pieces)
+        self.rank = np.arange(len(self.pieces))  # the position of each id in `sorted_pieces`
         self.count = np.zeros(len(self.pieces), np.int64)
-        self.words = [[self.number[letter] for letter in word] for word in words]
-        self.weight = list(words.values())
-        self.slot: dict[tuple[int, int], int] = {}
-        self.pairs = np.zeros(
-            (3, 1024), np.int64
-        )  # a, b and the count of ab, a column for each pair
-        self.where: defaultdict[tuple[int, int], set[int]] = defaultdict(
-            set
-        )  # the words in which a pair is or was
-        found: defaultdict[tuple[int, int], int] = defaultdict(int)
-        for i, (word, weight) in enumerate(zip(self.words, self.weight)):
-            np.add.at(self.count, word, weight)
+        self.words = [[self.piece_ids[letter] for letter in word] for word in words]
+        self.word_counts = list(words.values())
+        self.column: dict[tuple[int, int], int] = {}  # the column of each pair in `pairs`
+        self.pairs = np.zeros((3, 1024), np.int64)  # rows: a, b, the count of ab
+        # indices of the words that contain a pair, or contained it before a merge
+        self.words_with_pair: defaultdict[tuple[int, int], set[int]] = defaultdict(set)
+        pair_counts: defaultdict[tuple[int, int], int] = defaultdict(int)
+        for i, (word, count) in enumerate(zip(self.words, self.word_counts)):
+            np.add.at(self.count, word, count)
             for pair in pairwise(word):
-                found[pair] += weight
-                self.where[pair].add(i)
-        self._add(found)
+                pair_counts[pair] += count
+                self.words_with_pair[pair].add(i)
+        self._add_pair_counts(pair_counts)
 
-    def best(self, score: Score, least: int) -> tuple[int, int] | None:
-        """The pair of the highest score, of equals the first by the alphabet; None if none is
-        left.
-        """
-        a, b, ab = self.pairs[:, : len(self.slot)]
-        live = np.flatnonzero(ab >= least)
-        if not len(live):
+    def best_pair(self, score: Score, min_frequency: int) -> tuple[int, int] | None:
+        """The pair with the highest score, ties broken alphabetically; None if no pair is left."""
+        a, b, ab = self.pairs[:, : len(self.column)]
+        frequent = np.flatnonzero(ab >= min_frequency)
+        if not len(frequent):
             return None
-        a = a[live]
-        b = b[live]
-        scores = score(ab[live], self.count[a], self.count[b])
-        equal = np.flatnonzero(scores == scores.max())
-        chosen = equal[np.argmin(self.rank[a[equal]] * len(self.rank) + self.rank[b[equal]])]
-        return int(a[chosen]), int(b[chosen])
+        a = a[frequent]
+        b = b[frequent]
+        scores = score(ab[frequent], self.count[a], self.count[b])
+        ties = np.flatnonzero(scores == scores.max())
+        best = ties[np.argmin(self.rank[a[ties]] * len(self.rank) + self.rank[b[ties]])]
+        return int(a[best]), int(b[best])
 
     def merge(self, a: int, b: int, name: str) -> None:
-        """Writes every a b as one piece, from left to right."""
-        new = self._named(name)
-        changed = defaultdict(int)
-        made = 0
-        for i in self.where.pop((a, b)):
+        """Replaces every adjacent a, b by the piece `name`, from left to right in each word."""
+        new = self._add_piece(name)
+        changes = defaultdict(int)
+        n_merged = 0
+        for i in self.words_with_pair.pop((a, b)):
             old = self.words[i]
-            weight = self.weight[i]
-            word = _merged(old, a, b, new)
+            count = self.word_counts[i]
+            word = _merge_pair(old, a, b, new)
             if len(word) == len(old):
                 continue
-            made += weight * (len(old) - len(word))
+            n_merged += count * (len(old) - len(word))
             for pair in pairwise(old):
-                changed[pair] -= weight
+                changes[pair] -= count
             for pair in pairwise(word):
-                changed[pair] += weight
-                self.where[pair].add(i)
+                changes[pair] += count
+                self.words_with_pair[pair].add(i)
             self.words[i] = word
-        self.count[[a, b]] -= made if a != b else 2 * made
-        self.count[new] += made
-        self._add(changed)
+        self.count[[a, b]] -= n_merged if a != b else 2 * n_merged
+        self.count[new] += n_merged
+        self._add_pair_counts(changes)
 
-    def _named(self, name: str) -> int:
-        """The number of a piece, new or known (two pairs may join to the same)."""
-        if name not in self.number:
-            place = bisect_left(self.order, name)
-            self.order.insert(place, name)
-            self.rank[self.rank >= place] += 1
-            self.rank = np.append(self.rank, place)
+    def _add_piece(self, name: str) -> int:
+        """The id of a piece, which is added unless it exists (two merges can give one piece)."""
+        if name not in self.piece_ids:
+            position = bisect_left(self.sorted_pieces, name)
+            self.sorted_pieces.insert(position, name)
+            self.rank[self.rank >= position] += 1
+            self.rank = np.append(self.rank, position)
             self.count = np.append(self.count, 0)
-            self.number[name] = len(self.pieces)
+            self.piece_ids[name] = len(self.pieces)
             self.pieces.append(name)
-        return self.number[name]
+        return self.piece_ids[name]
 
-    def _add(self, changed: Mapping[tuple[int, int], int]) -> None:
-        for pair, change in changed.items():
+    def _add_pair_counts(self, changes: Mapping[tuple[int, int], int]) -> None:
+        for pair, change in changes.items():
             if change:
-                slot = self.slot.setdefault(pair, len(self.slot))
-                if slot == self.pairs.shape[1]:
+                column = self.column.setdefault(pair, len(self.column))
+                if column == self.pairs.shape[1]:
                     self.pairs = np.concatenate([self.pairs, np.zeros_like(self.pairs)], axis=1)
-                self.pairs[0, slot], self.pairs[1, slot] = pair
-                self.pairs[2, slot] += change
+                self.pairs[0, column], self.pairs[1, column] = pair
+                self.pairs[2, column] += change
 
 
-def _merged(word: list[int], a: int, b: int, new: int) -> list[int]:
+def _merge_pair(word: list[int], a: int, b: int, new: int) -> list[int]:
     merged = []
     i = 0
     while i < len(word):

@@ -1,4 +1,4 @@
-r"""Sentences, pairs of them, and the form in which a model such as BERT reads them (§6.5).
+r"""Sentence splitting, sentence pairs, and the input format of BERT (§6.5).
 
 [CLS] first [SEP]                 segments 0 … 0
 [CLS] first [SEP] second [SEP]    segments 0 … 0 1 … 1
@@ -13,11 +13,11 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Bool, Int, PRNGKeyArray
 
-from .words import NOTHING
+from .words import PADDING
 
 _PARAGRAPH = re.compile(r"\n[^\S\n]*\n\s*")
 _END = re.compile(r"[.!?]+[\"'”’)\]_]*\s+(?=[\"'“‘(\[_]*[A-Z0-9])|[.!?]+--\s*(?=[\"'“‘]*[A-Z])")
-_SHORT = {
+_ABBREVIATIONS = {
     "Mr",
     "Mrs",
     "Ms",
@@ -45,31 +45,31 @@ _SHORT = {
 _LAST_WORD = re.compile(r"([^\W\d_]+)\.$")
 
 
-def sentences(text: str) -> list[str]:
-    r"""The sentences of plain English prose, in order, each on one line.
+def split_sentences(text: str) -> list[str]:
+    r"""The sentences of English prose, in order, each on one line.
 
-    A blank line ends a paragraph and so a sentence; else a sentence ends with . ! or ? where a
-    capital follows, but not after Mr. and its kin or after an initial.
+    A sentence ends at a blank line, or at . ! or ? before a capital letter or a digit, except after
+    an abbreviation such as Mr. or an initial.
 
-    >>> sentences('Mr. E. Gray came\nin. "Who is it?" she said. "Nobody."\n\nIt rained')
+    >>> split_sentences('Mr. E. Gray came\nin. "Who is it?" she said. "Nobody."\n\nIt rained')
     ['Mr. E. Gray came in.', '"Who is it?" she said.', '"Nobody."', 'It rained']
     """
-    found = []
+    sentences = []
     for paragraph in _PARAGRAPH.split(text):
         paragraph = " ".join(paragraph.split())
         start = 0
         for end in _END.finditer(paragraph):
             word = _LAST_WORD.search(paragraph[start : end.start() + 1]) if end[0] == ". " else None
-            if word and (word[1] in _SHORT or (len(word[1]) == 1 and word[1] != "I")):
+            if word and (word[1] in _ABBREVIATIONS or (len(word[1]) == 1 and word[1] != "I")):
                 continue
-            found.append(paragraph[start : end.end()].strip())
+            sentences.append(paragraph[start : end.end()].strip())
             start = end.end()
-        found.append(paragraph[start:].strip())
-    return [sentence for sentence in found if sentence]
+        sentences.append(paragraph[start:].strip())
+    return [sentence for sentence in sentences if sentence]
 
 
-class Pairs(NamedTuple):
-    """Pairs of sentences, by their places in the chain of all documents, and whether the second
+class SentencePairs(NamedTuple):
+    """Pairs of sentences as indices into the flattened documents, and whether the second sentence
     follows the first.
     """
 
@@ -78,12 +78,12 @@ class Pairs(NamedTuple):
     follows: Bool[np.ndarray, " n"]
 
 
-def sentence_pairs(documents: Sequence[Sequence[Any]], *, key: PRNGKeyArray) -> Pairs:
-    r"""Each sentence that has a successor in its document, and with it the successor or, as often,
-    another (§6.5).
+def sentence_pairs(documents: Sequence[Sequence[Any]], *, key: PRNGKeyArray) -> SentencePairs:
+    r"""Pairs for next-sentence prediction: half with the true next sentence, half random (§6.5).
 
-    The other is any sentence of all documents that does not read the same as the true successor,
-    all places alike. A sentence is a text or a row of tokens. The numbers are places in
+    Every sentence that has a successor in its document is paired, with probability 1/2 with this
+    successor, and otherwise with a uniformly random sentence of all documents whose content differs
+    from it. A sentence is a string or a row of tokens. The indices refer to
     `list(chain.from_iterable(documents))`. (Devlin et al. 2019)
 
     >>> pairs = sentence_pairs([["a", "b", "c"], ["d", "e"]], key=jr.key(0))
@@ -92,71 +92,75 @@ def sentence_pairs(documents: Sequence[Sequence[Any]], *, key: PRNGKeyArray) -> 
     >>> bool(np.all((pairs.second == pairs.first + 1) == pairs.follows))
     True
     """
-    flat = [_readable(sentence) for sentence in chain.from_iterable(documents)]
-    number: dict[Any, int] = {}
-    reads = np.array([number.setdefault(sentence, len(number)) for sentence in flat], np.int64)
+    flat = [_hashable(sentence) for sentence in chain.from_iterable(documents)]
+    id_of: dict[Any, int] = {}
+    content = np.array([id_of.setdefault(sentence, len(id_of)) for sentence in flat], np.int64)
     ends = np.cumsum([len(document) for document in documents], dtype=np.int64)
     first = np.setdiff1d(np.arange(len(flat)), ends - 1)
-    if not len(first) or len(number) < 2:
+    if not len(first) or len(id_of) < 2:
         raise ValueError(
-            f"sentence_pairs: {len(flat)} sentences in {len(ends)} documents, {len(number)} of "
-            "them different, give no "
-            "pair; a document needs two sentences, and all documents two that differ."
+            "sentence_pairs: expected a document of at least two sentences and at least two "
+            f"distinct sentences; got {len(flat)} sentences ({len(id_of)} distinct) in {len(ends)} "
+            "documents."
         )
-    draw = np.random.Generator(np.random.Philox(seed=np.asarray(jr.key_data(key)).ravel().tolist()))
-    follows = draw.random(len(first)) < 0.5
-    second = np.where(follows, first + 1, draw.integers(len(flat), size=len(first)))
-    while len(same := np.flatnonzero(~follows & (reads[second] == reads[first + 1]))):
-        second[same] = draw.integers(len(flat), size=len(same))
-    return Pairs(first, second, follows)
+    rng = np.random.Generator(np.random.Philox(seed=np.asarray(jr.key_data(key)).ravel().tolist()))
+    follows = rng.random(len(first)) < 0.5
+    second = np.where(follows, first + 1, rng.integers(len(flat), size=len(first)))
+    while len(same := np.flatnonzero(~follows & (content[second] == content[first + 1]))):
+        second[same] = rng.integers(len(flat), size=len(same))
+    return SentencePairs(first, second, follows)
 
 
-def _readable(sentence: Any) -> Any:
+def _hashable(sentence: Any) -> Any:
     return sentence if isinstance(sentence, str) else tuple(np.asarray(sentence).tolist())
 
 
-class Input(NamedTuple):
-    """What a model reads: the tokens, and for each the number of the sentence it belongs to; -1 is
-    nothing.
+class PackedSentences(NamedTuple):
+    """The input of a model such as BERT: the tokens, and the sentence (0 or 1) of each; -1 is
+    padding.
     """
 
     tokens: Int[np.ndarray, " t"]
     segments: Int[np.ndarray, " t"]
 
 
-def join_sentences(first: Any, second: Any = None, *, cls: int, sep: int, length: int) -> Input:
-    r"""$[\mathrm{CLS}]\ s_1\ [\mathrm{SEP}]\ (s_2\ [\mathrm{SEP}])$, filled up with -1 to `length`
+def pack_sentences(
+    first: Any, second: Any = None, *, cls_id: int, sep_id: int, length: int
+) -> PackedSentences:
+    r"""$[\mathrm{CLS}]\ s_1\ [\mathrm{SEP}]\ (s_2\ [\mathrm{SEP}])$, padded with -1 to `length`
     (§6.5).
 
-    `first` and `second` are rows of tokens. Where both do not fit, tokens are taken off the end of
-    the longer one (of equals the second), one after the other. (Devlin et al. 2019)
+    `first` and `second` are rows of tokens. If both do not fit, tokens are dropped one at a time
+    from the end of the longer one (the second if they are equally long). (Devlin et al. 2019)
 
-    >>> row = join_sentences([5, 6, 7], [8], cls=1, sep=2, length=8)
+    >>> row = pack_sentences([5, 6, 7], [8], cls_id=1, sep_id=2, length=8)
     >>> row.tokens.tolist(), row.segments.tolist()
     ([1, 5, 6, 7, 2, 8, 2, -1], [0, 0, 0, 0, 0, 1, 1, -1])
-    >>> join_sentences([5, 6, 7], [8, 9], cls=1, sep=2, length=6).tokens.tolist()
+    >>> pack_sentences([5, 6, 7], [8, 9], cls_id=1, sep_id=2, length=6).tokens.tolist()
     [1, 5, 6, 2, 8, 2]
     """
-    parts = [_row(part, (cls, sep)) for part in (first, second) if part is not None]
-    room = length - 1 - len(parts)
-    if room < len(parts):
+    rows = [_check_row(row, cls_id, sep_id) for row in (first, second) if row is not None]
+    room = length - 1 - len(rows)
+    if room < len(rows):
         raise ValueError(
-            f"join_sentences: length={length} has no room for {len(parts)} sentences and their "
-            "marks."
+            f"pack_sentences: length must be at least {2 * len(rows) + 1} for {len(rows)} "
+            f"sentences with [CLS] and [SEP]; got {length}."
         )
-    kept = _kept([len(part) for part in parts], room)
-    tokens = np.full(length, NOTHING, np.int32)
-    segments = np.full(length, NOTHING, np.int32)
-    tokens[0], segments[0], place = cls, 0, 1
-    for i, (part, n) in enumerate(zip(parts, kept)):
-        tokens[place : place + n], tokens[place + n] = part[:n], sep
-        segments[place : place + n + 1] = i
-        place += n + 1
-    return Input(tokens, segments)
+    tokens = np.full(length, PADDING, np.int32)
+    segments = np.full(length, PADDING, np.int32)
+    tokens[0] = cls_id
+    segments[0] = 0
+    start = 1
+    for i, (row, n) in enumerate(zip(rows, _truncated_lengths([len(row) for row in rows], room))):
+        tokens[start : start + n] = row[:n]
+        tokens[start + n] = sep_id
+        segments[start : start + n + 1] = i
+        start += n + 1
+    return PackedSentences(tokens, segments)
 
 
-def _kept(lengths: list[int], room: int) -> list[int]:
-    """How many tokens of each part are kept, if the longer one loses its last until all fit."""
+def _truncated_lengths(lengths: list[int], room: int) -> list[int]:
+    """The lengths after the longer row has lost its last token until all rows fit."""
     if sum(lengths) <= room:
         return lengths
     if len(lengths) == 1:
@@ -169,29 +173,37 @@ def _kept(lengths: list[int], room: int) -> list[int]:
     return [room - room // 2, room // 2]
 
 
-def part_sentences(tokens: Any, *, cls: int, sep: int) -> tuple[np.ndarray, np.ndarray | None]:
-    """The sentences out of a row that `join_sentences` made: the first, and the second or None.
+def unpack_sentences(
+    tokens: Any, *, cls_id: int, sep_id: int
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """The inverse of `pack_sentences`: the first sentence, and the second or None.
 
-    >>> first, second = part_sentences([1, 5, 6, 7, 2, 8, 2, -1], cls=1, sep=2)
+    >>> first, second = unpack_sentences([1, 5, 6, 7, 2, 8, 2, -1], cls_id=1, sep_id=2)
     >>> first.tolist(), second.tolist()
     ([5, 6, 7], [8])
     """
     row = np.asarray(tokens, np.int32)
-    row = row[row != NOTHING]
-    ends = np.flatnonzero(row == sep)
-    if not len(row) or row[0] != cls or len(ends) not in (1, 2) or ends[-1] != len(row) - 1:
+    row = row[row != PADDING]
+    ends = np.flatnonzero(row == sep_id)
+    if not len(row) or row[0] != cls_id or len(ends) not in (1, 2) or ends[-1] != len(row) - 1:
         raise ValueError(
-            f"part_sentences: expected {cls} … {sep} or {cls} … {sep} … {sep}, got {row.tolist()}."
+            f"unpack_sentences: expected {cls_id} … {sep_id} or {cls_id} … {sep_id} … {sep_id}; "
+            f"got {row.tolist()}."
         )
     return row[1 : ends[0]], row[ends[0] + 1 : ends[1]] if len(ends) == 2 else None
 
 
-def _row(tokens: Any, marks: tuple[int, int]) -> np.ndarray:
+def _check_row(tokens: Any, cls_id: int, sep_id: int) -> np.ndarray:
+    """One sentence as a row of tokens without padding."""
     row = np.asarray(tokens, np.int32)
-    if row.ndim != 1 or np.isin(row, marks).any() or (row < NOTHING).any():
+    if row.ndim != 1 or (row < PADDING).any():
         raise ValueError(
-            f"join_sentences: a sentence is a row of tokens other than the marks {marks}; got "
-            f"{row.shape} with "
-            f"{row[np.isin(row, marks)].tolist()[:3]} in it. Encode it with special=False."
+            "pack_sentences: each sentence must be one row of token ids; got shape "
+            f"{row.shape} with smallest value {row.min(initial=0)}."
         )
-    return row[row != NOTHING]
+    if np.isin(row, (cls_id, sep_id)).any():
+        raise ValueError(
+            f"pack_sentences: a sentence contains cls_id={cls_id} or sep_id={sep_id} itself. "
+            "Encode it with parse_special=False."
+        )
+    return row[row != PADDING]

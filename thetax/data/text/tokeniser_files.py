@@ -1,69 +1,66 @@
-"""Vocabularies on disk, in the files of Hugging Face: `tokenizer.json`, or `vocab.txt` beside
-`tokenizer_config.json`.
+"""Tokenisers on disk, in the file formats of Hugging Face: `tokenizer.json` or `vocab.txt`.
 
-A file from outside is only data: it is read within a bound, checked piece by piece, and refused
-where it asks for something this library does not do, so that no text is cut in another way than its
-model learned.
+Files are untrusted: they are read up to a size limit and checked entry by entry. A file with a
+setting that is not supported is refused, so a text is never split differently from the way its
+model was trained.
 """
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ..io.bounded_read import Blob, contents, reading
-from .bytepairs import BytePairs
+from .byte_pair_encoding import BytePairEncoding
 from .tokeniser import Tokeniser
-from .wordpiece import INSIDE, LONGEST, UNKNOWN, WordPiece
+from .wordpiece import CONTINUATION, MAX_WORD_LENGTH, UNKNOWN, WordPiece
 
-LIMIT = 32 << 20  # bytes of one file
-BRACKETS = 2_000_000  # lists and objects in one file; each takes far more memory than its two bytes
-CONFIG = "tokenizer_config.json"
-JSON = "tokenizer.json"
-LINES = "vocab.txt"
+T = TypeVar("T")
+
+MAX_BYTES = 32 << 20  # of one file
+# Lists and objects of one file: each takes far more memory than its two brackets.
+MAX_BRACKETS = 2_000_000
+CONFIG_FILE = "tokenizer_config.json"
+JSON_FILE = "tokenizer.json"
+VOCAB_FILE = "vocab.txt"
 
 
 def save_tokeniser(tokeniser: Tokeniser, folder: str | Path) -> None:
-    """Writes `tokenizer.json` and what goes with it into a folder; the same vocabulary gives the
-    same bytes.
+    """Writes `tokenizer.json` and its companion files into a folder.
 
-    Each file is there whole or not at all.
+    The same tokeniser always gives the same bytes. Each file is replaced atomically.
     """
     folder = Path(folder)
-    whole = tokeniser._engine.to_str(pretty=True)
+    tokeniser_json = tokeniser._engine.to_str(pretty=True)
     folder.mkdir(parents=True, exist_ok=True)
     config: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "clean_up_tokenization_spaces": False,
     }
     if isinstance(tokeniser, WordPiece):
-        config |= {"tokenizer_class": "BertTokenizer", "do_lower_case": tokeniser.lower}
-        names = {
+        config |= {"tokenizer_class": "BertTokenizer", "do_lower_case": tokeniser.lowercase}
+        roles = {
             "unk_token": "[UNK]",
             "pad_token": "[PAD]",
             "cls_token": "[CLS]",
             "sep_token": "[SEP]",
+            "mask_token": "[MASK]",
         }
-        config |= {
-            use: name
-            for use, name in (names | {"mask_token": "[MASK]"}).items()
-            if name in tokeniser.numbers
-        }
-        bad = next((piece for piece in tokeniser.pieces if "\n" in piece or "\r" in piece), None)
-        if bad is not None:
-            raise ValueError(
-                f"save_tokeniser: the piece {bad!r} breaks a line, and {LINES} has a line for "
-                "each piece."
-            )
-        _write(folder / LINES, "".join(f"{piece}\n" for piece in tokeniser.pieces))
-    _write(folder / CONFIG, json.dumps(config, indent=2, ensure_ascii=False) + "\n")
-    _write(folder / JSON, whole + "\n")
+        config |= {role: name for role, name in roles.items() if name in tokeniser.piece_ids}
+        for piece in tokeniser.pieces:
+            if "\n" in piece or "\r" in piece:
+                raise ValueError(
+                    f"save_tokeniser: the piece {piece!r} contains a line break, but {VOCAB_FILE} "
+                    "stores one piece per line."
+                )
+        _write(folder / VOCAB_FILE, "".join(f"{piece}\n" for piece in tokeniser.pieces))
+    _write(folder / CONFIG_FILE, json.dumps(config, indent=2, ensure_ascii=False) + "\n")
+    _write(folder / JSON_FILE, tokeniser_json + "\n")
 
 
-def load_tokeniser(folder: str | Path) -> WordPiece | BytePairs:
-    """The vocabulary in a folder of Hugging Face: `tokenizer.json` if it is there, else
-    `vocab.txt`.
+def load_tokeniser(folder: str | Path) -> WordPiece | BytePairEncoding:
+    """The tokeniser in a Hugging Face folder: from `tokenizer.json` if it exists, else `vocab.txt`.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -72,129 +69,143 @@ def load_tokeniser(folder: str | Path) -> WordPiece | BytePairs:
     [1, 2, 1]
     """
     folder = Path(folder)
-    if (folder / JSON).exists():
-        return read_tokenizer_json(folder / JSON)
-    if (folder / LINES).exists():
-        config = folder / CONFIG
-        return read_vocab(
-            folder / LINES,
-            lower=_lower(_object(contents(config, limit=LIMIT))) if config.exists() else True,
-        )
-    raise ValueError(f"{folder}: has neither {JSON} nor {LINES}; give the folder of a vocabulary.")
+    if (folder / JSON_FILE).exists():
+        return read_tokenizer_json(folder / JSON_FILE)
+    if (folder / VOCAB_FILE).exists():
+        config = folder / CONFIG_FILE
+        lowercase = _config_lowercase(_read_json(config)) if config.exists() else True
+        return read_vocab(folder / VOCAB_FILE, lowercase=lowercase)
+    raise ValueError(
+        f"{folder}: has neither {JSON_FILE} nor {VOCAB_FILE}. Give the folder of a tokeniser."
+    )
 
 
-def read_vocab(file: str | Path | Blob, *, lower: bool = True) -> WordPiece:
-    r"""The WordPiece vocabulary of a `vocab.txt`: a piece on each line, the first is number 0.
+def read_vocab(file: str | Path | Blob, *, lowercase: bool = True) -> WordPiece:
+    r"""The WordPiece vocabulary in a `vocab.txt`: one piece per line, in the order of their ids.
 
     >>> read_vocab(Blob("vocab.txt", b"[UNK]\na\n##b\n")).pieces
     ('[UNK]', 'a', '##b')
     """
-    name, data = contents(file, limit=LIMIT)
+    name, data = contents(file, limit=MAX_BYTES)
     with reading(name, "a list of pieces"):
         lines = data.decode().replace("\r\n", "\n").split("\n")
         if lines.pop():
             raise ValueError(
-                f"{name}: ends in the middle of a line. Fetch it again (a whole one ends with a "
-                "new line)."
+                f"{name}: does not end with a newline, so it is probably truncated. Download it "
+                "again."
             )
-        return _named(name, lambda: WordPiece(lines, lower=lower))
+        return _name_file(name, lambda: WordPiece(lines, lowercase=lowercase))
 
 
-def read_tokenizer_json(file: str | Path | Blob) -> WordPiece | BytePairs:
-    """The vocabulary of a `tokenizer.json`, if it is a WordPiece like BERT's or byte pairs like
-    GPT-2's.
+def read_tokenizer_json(file: str | Path | Blob) -> WordPiece | BytePairEncoding:
+    """The tokeniser in a `tokenizer.json`, if it is a WordPiece as in BERT or a byte-level
+    byte-pair encoding as in GPT-2.
     """
-    blob = contents(file, limit=LIMIT)
-    whole = _object(blob)
+    blob = contents(file, limit=MAX_BYTES)
+    settings = _read_json(blob)
     with reading(blob.name, "a tokeniser"):
-        model = whole["model"]
+        model = settings["model"]
         kind = model.get("type") or ("BPE" if "merges" in model else "WordPiece")
-        if kind not in ("WordPiece", "BPE"):
-            raise ValueError(
-                f"{blob.name}: is a {kind} model; WordPiece and byte-level BPE can be read."
-            )
-        pieces, special = _pieces(blob.name, model["vocab"], whole.get("added_tokens") or [])
+        pieces, special_tokens = _read_pieces(
+            blob.name, model["vocab"], settings.get("added_tokens") or []
+        )
         if kind == "WordPiece":
-            _agree(
-                blob.name,
-                model,
-                unk_token=UNKNOWN,
-                max_input_chars_per_word=LONGEST,
-                continuing_subword_prefix=INSIDE,
-            )
-            _agree(blob.name, whole["pre_tokenizer"], type="BertPreTokenizer")
-            lower = _bert_lower(blob.name, whole["normalizer"])
-            return _named(blob.name, lambda: WordPiece(pieces, special=special, lower=lower))
-        for option in (
-            "dropout",
-            "unk_token",
-            "continuing_subword_prefix",
-            "end_of_word_suffix",
-            "byte_fallback",
-        ):
-            _expect(
-                not model.get(option),
-                blob.name,
-                f"sets {option} to {model.get(option)!r}, which byte pairs have not",
-            )
-        _expect(
-            whole.get("normalizer") is None,
-            blob.name,
-            "changes the text before it is cut, which is not supported",
+            return _read_wordpiece(blob.name, settings, pieces, special_tokens)
+        if kind == "BPE":
+            return _read_byte_pair_encoding(blob.name, settings, pieces, special_tokens)
+        raise ValueError(
+            f"{blob.name}: is a {kind} model; only WordPiece and byte-level BPE are supported."
         )
-        merges = [
-            merge.split(" ") if isinstance(merge, str) else merge for merge in model["merges"]
-        ]
-        _expect(all(map(_is_pair, merges)), blob.name, "has a merge that is not a pair of pieces")
-        digits = _has_digits(blob.name, whole["pre_tokenizer"])
-        return _named(blob.name, lambda: BytePairs(pieces, merges, special=special, digits=digits))
 
 
-def _object(blob: Blob) -> dict[str, Any]:
+def _read_wordpiece(
+    name: str, settings: Mapping[str, Any], pieces: list[str], special_tokens: list[str]
+) -> WordPiece:
+    _expect_settings(
+        name,
+        settings["model"],
+        unk_token=UNKNOWN,
+        max_input_chars_per_word=MAX_WORD_LENGTH,
+        continuing_subword_prefix=CONTINUATION,
+    )
+    _expect_settings(name, settings["pre_tokenizer"], type="BertPreTokenizer")
+    lowercase = _normaliser_lowercase(name, settings["normalizer"])
+    return _name_file(
+        name, lambda: WordPiece(pieces, special_tokens=special_tokens, lowercase=lowercase)
+    )
+
+
+def _read_byte_pair_encoding(
+    name: str, settings: Mapping[str, Any], pieces: list[str], special_tokens: list[str]
+) -> BytePairEncoding:
+    model = settings["model"]
+    for option in (
+        "dropout",
+        "unk_token",
+        "continuing_subword_prefix",
+        "end_of_word_suffix",
+        "byte_fallback",
+    ):
+        _expect(
+            not model.get(option),
+            name,
+            f"sets {option} to {model.get(option)!r}, which is not supported",
+        )
+    _expect(
+        settings.get("normalizer") is None,
+        name,
+        "sets a normalizer, which is not supported for byte-level BPE",
+    )
+    merges = [merge.split(" ") if isinstance(merge, str) else merge for merge in model["merges"]]
+    _expect(all(map(_is_pair, merges)), name, "has a merge that is not a pair of pieces")
+    split_digits = _splits_digits(name, settings["pre_tokenizer"])
+    return _name_file(
+        name,
+        lambda: BytePairEncoding(
+            pieces, merges, special_tokens=special_tokens, split_digits=split_digits
+        ),
+    )
+
+
+def _read_json(file: str | Path | Blob) -> dict[str, Any]:
     """The JSON object in a file."""
+    blob = contents(file, limit=MAX_BYTES)
     with reading(blob.name, "JSON"):
-        if blob.data.count(b"[") + blob.data.count(b"{") > BRACKETS:
+        if blob.data.count(b"[") + blob.data.count(b"{") > MAX_BRACKETS:
             raise ValueError(
-                f"{blob.name}: has more than {BRACKETS:,} brackets, no vocabulary has so many; "
-                "not read."
+                f"{blob.name}: has more than {MAX_BRACKETS:,} brackets, far more than a tokeniser "
+                "needs; it was not read."
             )
-        found = json.loads(blob.data.decode())
-        _expect(isinstance(found, dict), blob.name, "is no JSON object")
-        return found
+        value = json.loads(blob.data.decode())
+        _expect(isinstance(value, dict), blob.name, "does not hold a JSON object")
+        return value
 
 
-def _pieces(name: str, vocab: Any, added: Any) -> tuple[list[str], list[str]]:
-    """The pieces by number, and the names of those that are matched whole in a text."""
+def _read_pieces(name: str, vocab: Any, added_tokens: Any) -> tuple[list[str], list[str]]:
+    """The pieces in the order of their ids, and the names of the special tokens."""
     _expect(isinstance(vocab, dict), name, "has no table of pieces under model.vocab")
-    special = []
-    numbers = dict(vocab)
-    for token in added:
-        _agree(name, token, lstrip=False, rstrip=False, single_word=False)
-        special.append(token["content"])
-        known = numbers.setdefault(token["content"], token["id"])
+    special_tokens = []
+    ids = dict(vocab)
+    for token in added_tokens:
+        _expect_settings(name, token, lstrip=False, rstrip=False, single_word=False)
+        special_tokens.append(token["content"])
+        first_id = ids.setdefault(token["content"], token["id"])
         _expect(
-            known == token["id"],
+            first_id == token["id"],
             name,
-            f"gives {token['content']!r} two numbers, {known} and {token['id']}",
+            f"gives {token['content']!r} two ids, {first_id} and {token['id']}",
         )
-    pieces: list[str | None] = [None] * len(numbers)
-    for piece, number in numbers.items():
-        whole = (
-            isinstance(number, int) and not isinstance(number, bool) and 0 <= number < len(pieces)
-        )
+    pieces: list[str | None] = [None] * len(ids)
+    for piece, i in ids.items():
         _expect(
-            whole,
+            isinstance(i, int) and not isinstance(i, bool) and 0 <= i < len(pieces),
             name,
-            f"gives {piece!r} the number {number!r}; {len(pieces)} pieces have 0 to "
+            f"gives {piece!r} the id {i!r}; the ids of {len(pieces)} pieces must be 0 to "
             f"{len(pieces) - 1}",
         )
-        _expect(
-            pieces[number] is None,
-            name,
-            f"gives {piece!r} and {pieces[number]!r} the same number {number}",
-        )
-        pieces[number] = piece
-    return [piece for piece in pieces if piece is not None], special
+        _expect(pieces[i] is None, name, f"gives {piece!r} and {pieces[i]!r} the same id {i}")
+        pieces[i] = piece
+    return [piece for piece in pieces if piece is not None], special_tokens
 
 
 def _is_pair(merge: Any) -> bool:
@@ -203,73 +214,73 @@ def _is_pair(merge: Any) -> bool:
     )
 
 
-def _bert_lower(name: str, normalizer: Mapping[str, Any]) -> bool:
-    _agree(name, normalizer, type="BertNormalizer", clean_text=True, handle_chinese_chars=True)
-    lower = normalizer["lowercase"]
-    _expect(isinstance(lower, bool), name, f"sets lowercase to {lower!r}")
-    _expect(
-        normalizer.get("strip_accents") in (None, lower),
-        name,
-        "treats accents and capitals differently",
+def _normaliser_lowercase(name: str, normaliser: Mapping[str, Any]) -> bool:
+    """Whether the normaliser of a `tokenizer.json` converts to lower case."""
+    _expect_settings(
+        name, normaliser, type="BertNormalizer", clean_text=True, handle_chinese_chars=True
     )
-    return lower
+    return _check_lowercase(name, "lowercase", normaliser["lowercase"], normaliser)
 
 
-def _lower(config: Mapping[str, Any]) -> bool:
-    """Whether `tokenizer_config.json` asks for lower case; BERT's own default is yes."""
-    lower = config.get("do_lower_case", True)
-    _expect(isinstance(lower, bool), CONFIG, f"sets do_lower_case to {lower!r}")
-    _expect(
-        config.get("strip_accents") in (None, lower),
-        CONFIG,
-        "treats accents and capitals differently",
-    )
+def _config_lowercase(config: Mapping[str, Any]) -> bool:
+    """Whether a `tokenizer_config.json` requests lower case; the default of BERT is True."""
     _expect(
         config.get("tokenize_chinese_chars", True) is True,
-        CONFIG,
-        "does not cut Chinese characters apart",
+        CONFIG_FILE,
+        "turns off the splitting of Chinese characters, which is not supported",
     )
-    return lower
+    return _check_lowercase(CONFIG_FILE, "do_lower_case", config.get("do_lower_case", True), config)
 
 
-def _has_digits(name: str, cut: Mapping[str, Any]) -> bool:
-    """Whether byte pairs cut digits apart, by the two ways of cutting that are known."""
-    steps = cut["pretokenizers"] if cut["type"] == "Sequence" else [cut]
-    _agree(name, steps[-1], type="ByteLevel", add_prefix_space=False, use_regex=True)
+def _check_lowercase(name: str, setting: str, value: Any, settings: Mapping[str, Any]) -> bool:
+    _expect(isinstance(value, bool), name, f"sets {setting} to {value!r}, which is not a boolean")
+    _expect(
+        settings.get("strip_accents") in (None, value),
+        name,
+        f"sets strip_accents differently from {setting}, which is not supported",
+    )
+    return value
+
+
+def _splits_digits(name: str, pre_tokenizer: Mapping[str, Any]) -> bool:
+    """Whether a byte-level pre-tokeniser splits numbers into digits first."""
+    steps = (
+        pre_tokenizer["pretokenizers"] if pre_tokenizer["type"] == "Sequence" else [pre_tokenizer]
+    )
+    _expect_settings(name, steps[-1], type="ByteLevel", add_prefix_space=False, use_regex=True)
     if len(steps) == 2:
-        _agree(name, steps[0], type="Digits", individual_digits=True)
+        _expect_settings(name, steps[0], type="Digits", individual_digits=True)
     _expect(
         len(steps) < 3,
         name,
-        f"cuts words in {len(steps)} steps; GPT-2's way, or digits and then it, can be read",
+        f"has a pre-tokeniser of {len(steps)} steps; only ByteLevel, or Digits and then ByteLevel, "
+        "are supported",
     )
     return len(steps) == 2
 
 
-def _agree(name: str, found: Mapping[str, Any], **settings: Any) -> None:
-    """Refuses a setting that is not the only one known; one that is not there has its usual
-    value.
-    """
-    for setting, value in settings.items():
-        came = found.get(setting, value)
-        _expect(came == value, name, f"sets {setting} to {came!r}; only {value!r} can be read")
+def _expect_settings(name: str, settings: Mapping[str, Any], **supported: Any) -> None:
+    """Refuses a setting whose value is not the supported one; a missing setting is accepted."""
+    for setting, value in supported.items():
+        given = settings.get(setting, value)
+        _expect(given == value, name, f"sets {setting} to {given!r}; only {value!r} is supported")
 
 
-def _expect(true: bool, name: str, trouble: str) -> None:
-    if not true:
-        raise ValueError(f"{name}: {trouble}.")
+def _expect(condition: bool, name: str, problem: str) -> None:
+    if not condition:
+        raise ValueError(f"{name}: {problem}.")
 
 
-def _named(name: str, make: Any) -> Any:
-    """What `make` makes; its complaint begins with the file's name."""
+def _name_file(name: str, create: Callable[[], T]) -> T:
+    """The result of `create`; a `ValueError` gets the name of the file as its prefix."""
     try:
-        return make()
+        return create()
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
 
 
 def _write(path: Path, text: str) -> None:
-    """Replaces a file at once: under another name first, flushed, then renamed."""
+    """Writes a temporary file, flushes it to disk and renames it to `path`."""
     temporary = path.with_name(f".{path.name}.tmp")
     with open(temporary, "wb") as file:
         file.write(text.encode())

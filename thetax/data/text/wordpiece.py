@@ -1,134 +1,145 @@
-"""WordPiece, the vocabulary of BERT (§6.5): a word is cut into the longest pieces there are, from
-left to right.
+"""WordPiece, the tokeniser of BERT (§6.5): a word is split greedily into the longest pieces.
 
-A piece inside a word wears the mark ##. Text is first made plain: no control characters, lower case
-without accents, punctuation and Chinese characters as words of their own.
+A piece that continues a word begins with ##. The text is normalised first: control characters are
+removed, letters become lower case without accents, and punctuation marks and Chinese characters
+are words of their own.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from .merges import Score, association, learn_merges
-from .tokeniser import Tokeniser, engines
-from .words import Texts, listed
+from .merges import Score, learn_merges, pair_association
+from .tokeniser import Tokeniser, import_tokenizers
+from .words import Texts, as_list
 
-SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 UNKNOWN = "[UNK]"
-INSIDE = "##"  # how a piece begins that is not the beginning of a word
-LONGEST = 100  # a word of more characters is unknown
+CONTINUATION = "##"  # the prefix of a piece that continues a word
+MAX_WORD_LENGTH = 100  # a longer word becomes [UNK]
 
 
 class WordPiece(Tokeniser):
-    """Pieces of words by number, as in BERT's `vocab.txt`; a word that cannot be cut into them is
-    [UNK].
+    """A WordPiece vocabulary in the order of its ids, as in BERT's `vocab.txt` (§6.5).
 
-    `lower=False` keeps capitals and accents. `special` names the special pieces; unless given,
-    those of BERT that are there. (§6.5; Schuster and Nakajima 2012, Devlin et al. 2019)
+    A word that cannot be split into pieces becomes [UNK]. With `lowercase=False` capitals and
+    accents are kept. `special_tokens` defaults to those of BERT's special tokens that are in the
+    vocabulary. (Schuster and Nakajima 2012, Devlin et al. 2019)
 
-    >>> known = WordPiece(["[UNK]", "un", "##believ", "##able", "##a", "!"])
-    >>> known.tokens("Unbelievable! no").tolist()
+    >>> tokeniser = WordPiece(["[UNK]", "un", "##believ", "##able", "##a", "!"])
+    >>> tokeniser.tokens("Unbelievable! no").tolist()
     [1, 2, 3, 5, 0]
-    >>> known.decode([1, 2, 3, 5, -1])
+    >>> tokeniser.decode([1, 2, 3, 5, -1])
     'unbelievable !'
-    >>> known.encode(["un", "unable!"], length=2).tolist()
+    >>> tokeniser.encode(["un", "unable!"], length=2).tolist()
     [[1, -1], [1, 3]]
     """
 
-    lower: bool
+    lowercase: bool
 
     def __init__(
-        self, pieces: Iterable[str], *, special: Sequence[str] | None = None, lower: bool = True
+        self,
+        pieces: Iterable[str],
+        *,
+        special_tokens: Sequence[str] | None = None,
+        lowercase: bool = True,
     ):
         pieces = tuple(pieces)
-        super().__init__(
-            pieces, special=[s for s in SPECIAL if s in pieces] if special is None else special
-        )
-        self.number(UNKNOWN)
-        self.lower = lower
+        if special_tokens is None:
+            special_tokens = [name for name in SPECIAL_TOKENS if name in pieces]
+        super().__init__(pieces, special_tokens=special_tokens)
+        self.piece_id(UNKNOWN)
+        self.lowercase = lowercase
 
     @classmethod
     def fit(
         cls,
         texts: Texts,
         *,
-        size: int = 8000,
-        score: Score = association,
-        least: int = 1,
-        lower: bool = True,
+        vocab_size: int = 8000,
+        score: Score = pair_association,
+        min_frequency: int = 1,
+        lowercase: bool = True,
     ) -> "WordPiece":
-        r"""Learns `size` pieces from texts: letters, and then what merging the best pair makes,
-        again and again.
+        r"""Learns a vocabulary of `vocab_size` pieces from texts: letters, then merges of pairs.
 
-        The best maximises $n(ab) / (n(a)\,n(b))$ among the pairs met `least` times or more; of
-        equals the first by the alphabet. On eighteen books (12 MB) the rule alone spends the pieces
-        on rare names: with 8,000 there are 3.3 tokens from blank to blank, with `least=80` 1.42
-        (and 7,448 pieces), with `score=frequency` 1.36.
+        Each merge takes the pair with the largest $n(ab) / (n(a)\,n(b))$ among those that occur at
+        least `min_frequency` times; ties go to the alphabetically first. With `min_frequency=1`
+        many pieces go to rare names: on eighteen books (12 MB) with `vocab_size=8000` there are 3.3
+        tokens per space-separated word, with `min_frequency=80` 1.42 (and 7,448 pieces), with
+        `score=pair_frequency` 1.36.
 
-        >>> known = WordPiece.fit(["hug pug hugs", "pun bun hug"], size=18)
-        >>> known.pieces[5:]
+        >>> tokeniser = WordPiece.fit(["hug pug hugs", "pun bun hug"], vocab_size=18)
+        >>> tokeniser.pieces[5:]
         ('##g', '##n', '##s', '##u', 'b', 'h', 'p', '##gs', '##ug', '##ugs', '##un', 'bun', 'pun')
         """
-        words = _counted(listed(texts), lower)
+        words = _count_words(as_list(texts), lowercase)
         letters = {letter for word in words for letter in word}
-        if len(SPECIAL) + len(letters) > size:
+        smallest = len(SPECIAL_TOKENS) + len(letters)
+        if vocab_size < smallest:
             raise ValueError(
-                f"WordPiece.fit: the texts have {len(letters)} letters, which with {len(SPECIAL)} "
-                f"special pieces are more than size={size}; choose a larger one."
+                f"WordPiece.fit: vocab_size must be at least {smallest}, the number of distinct "
+                f"letters ({len(letters)}) and special tokens ({len(SPECIAL_TOKENS)}); got "
+                f"{vocab_size}."
             )
         learned = learn_merges(
-            words, size=size - len(SPECIAL), score=score, join=_join, least=least
+            words,
+            vocab_size=vocab_size - len(SPECIAL_TOKENS),
+            score=score,
+            join=_join,
+            min_frequency=min_frequency,
         )
-        return cls((*SPECIAL, *learned.pieces), lower=lower)
+        return cls((*SPECIAL_TOKENS, *learned.pieces), lowercase=lowercase)
 
-    def _made(self) -> Any:
-        models, processors = engines().models, engines().processors
-        model = models.WordPiece(
-            self.numbers,
+    def _build_engine(self) -> Any:
+        tokenizers = import_tokenizers()
+        model = tokenizers.models.WordPiece(
+            self.piece_ids,
             unk_token=UNKNOWN,
-            max_input_chars_per_word=LONGEST,
-            continuing_subword_prefix=INSIDE,
+            max_input_chars_per_word=MAX_WORD_LENGTH,
+            continuing_subword_prefix=CONTINUATION,
         )
-        engine = engines().Tokenizer(model)
-        engine.normalizer, engine.pre_tokenizer = _plain(self.lower)
-        engine.decoder = engines().decoders.WordPiece(prefix=INSIDE)
-        if (
-            "[CLS]" in self.numbers and "[SEP]" in self.numbers
-        ):  # for those who read the file with another library
-            sep = ("[SEP]", self.numbers["[SEP]"])
-            cls = ("[CLS]", self.numbers["[CLS]"])
-            engine.post_processor = processors.BertProcessing(sep, cls)
+        engine = tokenizers.Tokenizer(model)
+        engine.normalizer = _normaliser(self.lowercase)
+        engine.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+        engine.decoder = tokenizers.decoders.WordPiece(prefix=CONTINUATION)
+        if "[CLS]" in self.piece_ids and "[SEP]" in self.piece_ids:
+            # unused here, but other libraries that load the saved file expect it
+            sep = ("[SEP]", self.piece_ids["[SEP]"])
+            cls = ("[CLS]", self.piece_ids["[CLS]"])
+            engine.post_processor = tokenizers.processors.BertProcessing(sep, cls)
         return engine
 
-    def _spelled(self, tokens: Iterable[int]) -> Iterator[str]:
+    def _decode_parts(self, tokens: Iterable[int]) -> Iterator[str]:
         for i, token in enumerate(tokens):
             piece = self._piece(token)
-            inside = piece.startswith(INSIDE) and len(piece) > len(INSIDE)
-            yield piece.removeprefix(INSIDE) if inside else f" {piece}" if i else piece
+            if piece.startswith(CONTINUATION) and len(piece) > len(CONTINUATION):
+                yield piece.removeprefix(CONTINUATION)
+            else:
+                yield f" {piece}" if i else piece
 
 
 def _join(a: str, b: str) -> str:
-    return a + b.removeprefix(INSIDE)
+    return a + b.removeprefix(CONTINUATION)
 
 
-def _plain(lower: bool) -> tuple[Any, Any]:
-    """How a text is made plain, and how it is cut into words."""
-    tokenizers = engines()
-    return tokenizers.normalizers.BertNormalizer(
-        lowercase=lower
-    ), tokenizers.pre_tokenizers.BertPreTokenizer()
+def _normaliser(lowercase: bool) -> Any:
+    return import_tokenizers().normalizers.BertNormalizer(lowercase=lowercase)
 
 
-def _counted(texts: Iterable[str], lower: bool) -> dict[tuple[str, ...], int]:
-    """How often each word occurs, by its letters."""
-    chunks, words, (normalise, cut) = Counter(), Counter(), _plain(lower)
-    for text in texts:  # a blank or a new line parts words in any case, and few chunks are new
+def _count_words(texts: Iterable[str], lowercase: bool) -> dict[tuple[str, ...], int]:
+    """The number of occurrences of each word, given as its letters with continuation prefixes."""
+    chunks = Counter()
+    words = Counter()
+    normaliser = _normaliser(lowercase)
+    splitter = import_tokenizers().pre_tokenizers.BertPreTokenizer()
+    for text in texts:  # a space or a newline always ends a word; each chunk is split only once
         chunks.update(text.replace("\n", " ").split(" "))
     for chunk, count in chunks.items():
-        for word, _ in cut.pre_tokenize_str(normalise.normalize_str(chunk)):
+        for word, _ in splitter.pre_tokenize_str(normaliser.normalize_str(chunk)):
             words[word] += count
     return {
-        (word[0], *(INSIDE + letter for letter in word[1:])): count
+        (word[0], *(CONTINUATION + letter for letter in word[1:])): count
         for word, count in words.items()
-        if len(word) <= LONGEST
+        if len(word) <= MAX_WORD_LENGTH
     }

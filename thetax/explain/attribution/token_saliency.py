@@ -1,6 +1,4 @@
-r"""Words as a network has them (L10 §A): which of them a judgement hangs on, and how their vectors
-lie.
-"""
+r"""Token saliency (input gradients of embeddings), and a PCA map of token embeddings (L10 §A)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,117 +10,124 @@ import numpy as np
 from jaxtyping import Float
 
 from ...layers import Embedding, tap
-from .attention_alignment import words
+from .attention_alignment import token_strings
 
 
 @dataclass(frozen=True)
 class TokenSaliency:
-    r"""How much each token of one text matters for a judgement: $\|\partial z / \partial e_i\|$ for
-    its vector $e_i$, and $e_i^\top \partial z / \partial e_i$, about what the logit $z$ owes to it.
+    r"""For each token with embedding $e_i$ the gradient norm $\|\partial z / \partial e_i\|$ of the
+    logit $z$, and gradient times input, $e_i^\top \partial z / \partial e_i$, a first-order
+    estimate of the token's contribution to $z$.
     """
 
-    size: Float[np.ndarray, " t"]
-    owed: Float[np.ndarray, " t"]
+    gradient_norm: Float[np.ndarray, " t"]
+    gradient_times_input: Float[np.ndarray, " t"]
     tokens: tuple[str, ...]
-    about: str
+    predicted: str  # the class or token whose logit is z
 
 
 def token_saliency(
     model: Any,
     x: Any,
     *,
-    names: Sequence[str] = (),
+    vocab: Sequence[str] = (),
     classes: Sequence[str] = (),
-    place: int | None = None,
+    position: int | None = None,
 ) -> TokenSaliency:
-    r"""The slope of the likeliest logit with respect to the vector of each token (§4.2; Simonyan et
-    al. 2014, Li et al. 2016); where a model speaks at every place, of what it says at `place`, or
-    at the last.
+    r"""Token saliency: gradient of the largest logit with respect to the embedding of each token
+    (§4.2; Simonyan et al. 2014, Li et al. 2016).
+
+    If the model has logits at every position, as a language model has, those at `position` are
+    used, by default at the last. `vocab` are the token strings, `classes` the names of the outputs.
 
     >>> import jax.random as jr
     >>> from thetax.models import GPT
     >>> model = GPT.init(5, 8, depth=1, heads=2, max_length=6, key=jr.key(0))
-    >>> token_saliency(model, jnp.array([1, 3, -1]), names="abcde").size.shape
+    >>> token_saliency(model, jnp.array([1, 3, -1]), vocab="abcde").gradient_norm.shape
     (2,)
     """
     x = jax.tree.map(jnp.asarray, x)
     tokens = x[0] if isinstance(x, tuple) else x
-    count = int((np.asarray(tokens) >= 0).sum())
-    if place is not None and not 0 <= place < count:
+    valid = np.asarray(tokens) >= 0
+    n_tokens = int(valid.sum())
+    if position is not None and not 0 <= position < n_tokens:
         raise ValueError(
-            f"token_saliency: place is that of one of {count} tokens, from 0 on; got {place}."
+            f"token_saliency: position must be between 0 and {n_tokens - 1} for {n_tokens} tokens; "
+            f"got {position}."
         )
-    place = count - 1 if place is None else place
-    table = _table(model)
-    met: dict[str, Any] = {}
+    position = n_tokens - 1 if position is None else position
+    table = _embedding(model)
+    captured: dict[str, Any] = {}
 
-    def logit(moved):
+    def logit(offset):
+        # Adds an offset to the embeddings: the gradient in it is that in the embeddings.
         def visit(name, layer, call, given):
             y = call(given)
-            if layer.E.shape != table.E.shape or y.shape != moved.shape:
+            if layer.E.shape != table.E.shape or y.shape != offset.shape:
                 return y
-            met["vectors"] = y
-            return y + moved
+            captured["embeddings"] = y
+            return y + offset
 
         z = tap(model, select=lambda node: isinstance(node, Embedding), visit=visit)(x)
-        z = z[place] if z.ndim == 2 else z
-        return z.max(), (z.argmax(), met["vectors"])
+        z = z[position] if z.ndim == 2 else z
+        return z.max(), (z.argmax(), captured["embeddings"])
 
-    nothing = jnp.zeros((len(tokens), table.E.shape[1]), table.E.dtype)
-    slope, (guess, vectors) = jax.grad(logit, has_aux=True)(nothing)
-    there = np.asarray(tokens) >= 0
-    size = np.linalg.norm(np.asarray(slope), axis=1)[there]
-    owed = np.asarray((slope * vectors).sum(axis=1))[there]
-    about = str(classes[int(guess)]) if classes else str(int(guess))
-    return TokenSaliency(size, owed, words("token_saliency", "text", tokens, names), about)
-
-
-def has_table(model: Any) -> bool:
-    """Whether there is an `Embedding` in the model."""
-    return bool(_tables(model))
+    zero = jnp.zeros((len(tokens), table.E.shape[1]), table.E.dtype)
+    gradient, (predicted, embeddings) = jax.grad(logit, has_aux=True)(zero)
+    return TokenSaliency(
+        np.linalg.norm(np.asarray(gradient), axis=1)[valid],
+        np.asarray((gradient * embeddings).sum(axis=1))[valid],
+        token_strings("token_saliency", "text", tokens, vocab),
+        str(classes[int(predicted)]) if classes else str(int(predicted)),
+    )
 
 
-def _tables(model: Any) -> list[Embedding]:
+def has_embedding(model: Any) -> bool:
+    """Whether the model has an `Embedding` layer."""
+    return bool(_embeddings(model))
+
+
+def _embeddings(model: Any) -> list[Embedding]:
     nodes = jax.tree.leaves(model, is_leaf=lambda node: isinstance(node, Embedding))
     return [node for node in nodes if isinstance(node, Embedding)]
 
 
-def _table(model: Any) -> Embedding:
-    """The largest table of vectors in a model."""
-    if not has_table(model):
+def _embedding(model: Any) -> Embedding:
+    """The largest embedding table of a model."""
+    if not has_embedding(model):
         raise ValueError(
-            f"{type(model).__name__} has no table of tokens; give a model that reads tokens."
+            f"{type(model).__name__} has no Embedding layer; give a model that takes tokens."
         )
-    return max(_tables(model), key=lambda node: node.E.size)
+    return max(_embeddings(model), key=lambda node: node.E.size)
 
 
 @dataclass(frozen=True)
 class EmbeddingMap:
-    """Tokens as points, in the two directions in which their vectors differ most, and the
-    variance's share in each.
+    """Token embeddings on their first two principal components, and the fraction of the variance
+    that each component explains.
     """
 
     points: Float[np.ndarray, "n 2"]
     tokens: tuple[str, ...]
-    share: Float[np.ndarray, " 2"]
+    explained_variance: Float[np.ndarray, " 2"]
 
 
 def embedding_map(
-    model: Any, *, names: Sequence[str] = (), which: Sequence[int] | None = None
+    model: Any, *, vocab: Sequence[str] = (), indices: Sequence[int] | None = None
 ) -> EmbeddingMap:
-    r"""The vectors of the tokens on their first two principal components (L10 §A); of all, or of
-    those in `which`.
+    r"""PCA of the token embeddings: all tokens, or those in `indices`, on the first two principal
+    components (L10 §A).
 
     >>> from thetax.layers import Embedding
-    >>> found = embedding_map(
-    ...     Embedding(jnp.array([[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 0.5, 0.0]])), names="abc"
-    ... )
-    >>> found.tokens, found.share.sum().round(6).item()
+    >>> embedding = Embedding(jnp.array([[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 0.5, 0.0]]))
+    >>> result = embedding_map(embedding, vocab="abc")
+    >>> result.tokens, result.explained_variance.sum().round(6).item()
     (('a', 'b', 'c'), 1.0)
     """
-    E = np.asarray(_table(model).E, np.float64)
-    chosen = np.arange(len(E)) if which is None else np.asarray(which)
-    rows = E[chosen] - E[chosen].mean(axis=0)
-    U, s, _ = np.linalg.svd(rows, full_matrices=False)
-    share = s**2 / max((s**2).sum(), 1e-30)
-    return EmbeddingMap(U[:, :2] * s[:2], words("embedding_map", "table", chosen, names), share[:2])
+    E = np.asarray(_embedding(model).E, np.float64)
+    selected = np.arange(len(E)) if indices is None else np.asarray(indices)
+    centred = E[selected] - E[selected].mean(axis=0)
+    U, s, _ = np.linalg.svd(centred, full_matrices=False)
+    explained = s**2 / max((s**2).sum(), 1e-30)
+    tokens = token_strings("embedding_map", "table", selected, vocab)
+    return EmbeddingMap(U[:, :2] * s[:2], tokens, explained[:2])

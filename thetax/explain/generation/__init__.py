@@ -1,6 +1,6 @@
-"""What language models write: samples of text, translations."""
+"""Outputs of generative models: text samples and translations."""
 
-from .text_samples import Speech as Speech
-from .text_samples import speech as speech
+from .text_samples import TextSamples as TextSamples
+from .text_samples import text_samples as text_samples
 from .translations import Translations as Translations
 from .translations import translations as translations

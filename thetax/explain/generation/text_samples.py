@@ -1,4 +1,4 @@
-r"""What a language model says by itself, and how surprised it is by what others wrote (§5.3)."""
+r"""Text sampled from a language model, and its surprisal on given texts (§5.3)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,88 +11,97 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
+from ...check import expect_count
 from ...core import Batch
 from ...layers import unroll
 from ...models import GPT, sample
 
-BLOCK = 16  # texts whose logits are held at once
+MAX_BATCH_SIZE = 16  # texts whose logits are in memory at once
 
 
 @dataclass(frozen=True)
-class Speech:
-    r"""Texts that were drawn, and $-\log_2 p(y_t)$ of given texts after $t$ tokens, on average over
-    a stretch of them.
+class TextSamples:
+    r"""Sampled texts, and the surprisal $-\log_2 p(y_t)$ of given texts by position, averaged over
+    ranges of positions.
 
-    `until` has the last $t$ of each stretch; the stretches double in length.
+    The ranges double in length; `positions` has the last position of each range.
     """
 
     texts: tuple[str, ...]
     temperature: float
-    until: Float[np.ndarray, " k"]
+    positions: Float[np.ndarray, " k"]
     bits: Float[np.ndarray, " k"]
     top_p: float | None = None
 
 
-def speech(
+def text_samples(
     model: Any,
     data: Batch,
-    names: Sequence[str],
+    vocab: Sequence[str],
     *,
-    count: int = 3,
-    length: int = 300,
+    n_texts: int = 3,
+    max_new_tokens: int = 300,
     temperature: float = 0.7,
     top_p: float | None = None,
-    first: int = 0,
+    start_token: int = 0,
     key: PRNGKeyArray,
-) -> Speech:
-    r"""Lets a cell that reads tokens, or a `GPT`, which makes one, speak `count` times from its
-    start, after the token `first`, and listen to `data`. It draws from the fewest tokens that hold
-    the `top_p`, or from all.
+) -> TextSamples:
+    r"""Samples `n_texts` texts from a language model, with temperature and top-p (nucleus)
+    filtering, and measures its surprisal in bits on `data`.
 
-    `data` is a pair of tokens `n t` and of what follows each, -1 where nothing does; `names` are
-    the tokens' own.
+    `model` is a `GPT` or a recurrent cell with token inputs and logit outputs. `data` is a pair of
+    token arrays of shape `(n, t)`: inputs and targets, -1 for no target. `vocab` are the token
+    strings.
 
     >>> from thetax.models import NGram
     >>> cell = NGram.fit([0, 1, 2, 0, 1, 2, 0], vocab_size=3, order=1, discount=0.0)
     >>> data = jnp.array([[0, 1, 2, 0]]), jnp.array([[1, 2, 0, 1]])
-    >>> found = speech(cell, data, "abc", count=2, length=5, key=jr.key(0))
-    >>> found.texts, found.bits.tolist(), found.until.tolist()
+    >>> result = text_samples(cell, data, "abc", n_texts=2, max_new_tokens=5, key=jr.key(0))
+    >>> result.texts, result.bits.tolist(), result.positions.tolist()
     (('bcabc', 'bcabc'), [0.0, 0.0, 0.0], [1.0, 2.0, 4.0])
     """
-    if count < 1:
-        raise ValueError(f"speech: count must be at least 1; got {count}.")
-    cell, state = model.decoder(length=length) if isinstance(model, GPT) else (model, None)
-    draw = partial(sample, first=first, length=length, temperature=temperature, top_p=top_p)
-    said = np.asarray(
-        jax.jit(jax.vmap(lambda key: draw(cell, state=state, key=key).tokens))(jr.split(key, count))
+    expect_count("text_samples", n_texts=n_texts)
+    if isinstance(model, GPT):
+        cell, state = model.decoder(max_length=max_new_tokens)
+    else:
+        cell, state = model, None
+    draw = partial(
+        sample,
+        start_token=start_token,
+        max_new_tokens=max_new_tokens,
+        temperature=temperature,
+        top_p=top_p,
     )
-    if said.max() >= len(names):
+    keys = jr.split(key, n_texts)
+    tokens = np.asarray(
+        jax.jit(jax.vmap(lambda key: draw(cell, state=state, key=key).tokens))(keys)
+    )
+    if tokens.max() >= len(vocab):
         raise ValueError(
-            f"speech: the model says tokens up to {said.max()}, but only {len(names)} have names."
+            f"text_samples: the model generates tokens up to {tokens.max()}, but vocab has only "
+            f"{len(vocab)} strings. Give a string for every token."
         )
     texts = tuple(
-        "".join([str(names[token]) for token in row if token >= 0]) for row in said.tolist()
+        "".join([str(vocab[token]) for token in row if token >= 0]) for row in tokens.tolist()
     )
-    losses, there = (
-        np.asarray(part, np.float64) for part in _surprise(model, *map(jnp.asarray, data))
+    losses, has_target = (
+        np.asarray(part, np.float64) for part in _surprisal(model, *map(jnp.asarray, data))
     )
     ends = np.unique([*(2 ** np.arange(int(np.log2(losses.shape[1])) + 1)), losses.shape[1]])
-    total = lambda a: np.diff(np.concatenate([[0.0], np.cumsum(a.sum(axis=0))])[[0, *ends]])
-    return Speech(
-        texts, temperature, ends.astype(float), total(losses) / np.maximum(total(there), 1), top_p
-    )
+    sum_ranges = lambda a: np.diff(np.concatenate([[0.0], np.cumsum(a.sum(axis=0))])[[0, *ends]])
+    bits = sum_ranges(losses) / np.maximum(sum_ranges(has_target), 1)
+    return TextSamples(texts, temperature, ends.astype(float), bits, top_p)
 
 
 @jax.jit
-def _surprise(model: Any, xs: Any, ys: Any) -> Any:
-    r"""$-\log_2 p$ of every target, 0 where there is none, and where there is one."""
+def _surprisal(model: Any, xs: Any, ys: Any) -> Any:
+    r"""$-\log_2 p$ of every target, 0 for no target; and which positions have a target."""
 
     def one(text):
         x, y = text
         logits = model(x) if isinstance(model, GPT) else unroll(model, x, mask=x >= 0)[1]
-        log_p = jnp.take_along_axis(jax.nn.log_softmax(logits), jnp.maximum(y, 0)[:, None], axis=1)[
-            :, 0
-        ]
+        log_p = jax.nn.log_softmax(logits)
+        log_p = jnp.take_along_axis(log_p, jnp.maximum(y, 0)[:, None], axis=1)[:, 0]
         return jnp.where(y >= 0, -log_p / jnp.log(2.0), 0)
 
-    return jax.lax.map(one, (xs, ys), batch_size=BLOCK), ys >= 0
+    return jax.lax.map(one, (xs, ys), batch_size=MAX_BATCH_SIZE), ys >= 0

@@ -1,10 +1,10 @@
 """Networks of infinite width: the NNGP and the NTK in closed form."""
 
-from .dual_activations import Expectations as Expectations
-from .dual_activations import closed_form as closed_form
-from .dual_activations import expectations as expectations
-from .infinite import Infinite as Infinite
-from .infinite import Kernel as Kernel
-from .infinite import infinite as infinite
-from .rules import NoLimit as NoLimit
-from .rules import limit_of as limit_of
+from .dual_activations import DualActivation as DualActivation
+from .dual_activations import dual_activation as dual_activation
+from .dual_activations import register_dual_activation as register_dual_activation
+from .infinite_width_limit import InfiniteWidthKernel as InfiniteWidthKernel
+from .infinite_width_limit import InfiniteWidthLimit as InfiniteWidthLimit
+from .infinite_width_limit import infinite_width_limit as infinite_width_limit
+from .rules import NoInfiniteWidthLimit as NoInfiniteWidthLimit
+from .rules import propagate_moments as propagate_moments

@@ -1,17 +1,17 @@
-r"""How each kind of layer passes on the moments of infinitely many features (§9.4, §10.2), one rule
-a kind.
+r"""How layers transform the moments of infinitely many features (§9.4, §10.2): one rule for each
+type of layer.
 
 An affine layer $s_W W h + s_b b$ of $n$ inputs, with $\mathrm{Var}\,W_{ij} = \varsigma_W^2$ and
-$\mathrm{Var}\,b_i = \varsigma_b^2$, makes of $k = \frac1n \sum_j h_j h'_j$ and $\Theta$
+$\mathrm{Var}\,b_i = \varsigma_b^2$, maps $k = \frac1n \sum_j h_j h'_j$ and $\Theta$ to
 
 $$k \mapsto \sigma_W^2\, k + \sigma_b^2, \qquad \Theta \mapsto n s_W^2\, k + s_b^2 + \sigma_W^2\,
 \Theta, \qquad
 \sigma_W^2 = n s_W^2 \varsigma_W^2, \quad \sigma_b^2 = s_b^2 \varsigma_b^2.$$
 
-In the tangent parametrisation $n s_W^2 = \sigma_W^2$, and nothing depends on the width. In the
-standard one $s_W = 1$: $\Theta$ grows with the width, and what is told is its leading order at the
-widths the model has (Sohl-Dickstein et al. 2020). A module of your own is made known by
-`limit_of.register`.
+In the NTK parametrisation $n s_W^2 = \sigma_W^2$, and nothing depends on the width. In the standard
+parametrisation $s_W = 1$ and $\Theta$ grows with the width; its leading order at the widths of the
+model is returned (Sohl-Dickstein et al. 2020). Rules for other types of modules are added by
+`propagate_moments.register`.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,29 +40,30 @@ from ...layers import (
     Residual,
     Stacked,
     fan_in,
-    mean,
+    mean_output,
 )
 from ...models import MLP, LeNet
-from .covariance_features import Features, Given
+from .covariance_features import Features, Inputs
 
-Seen = Given | Features
+Moments = Inputs | Features
 Initialisers = Initialiser | Callable[[str], Initialiser] | None
 
 
-class NoLimit(ValueError):
-    """What has no known limit, where it is, and why.
+class NoInfiniteWidthLimit(ValueError):
+    """A module has no known infinite-width limit.
 
-    >>> str(NoLimit("MaxPool", "layers.1", "takes the largest."))
-    'infinite: MaxPool at layers.1 takes the largest.'
+    >>> str(NoInfiniteWidthLimit("MaxPool", "layers.1", "takes a maximum."))
+    'infinite_width_limit: MaxPool at layers.1 takes a maximum.'
     """
 
-    def __init__(self, what: str, path: str, why: str):
-        super().__init__(f"infinite: {what}{f' at {path}' if path else ''} {why}")
+    def __init__(self, module: str, path: str, reason: str):
+        location = f" at {path}" if path else ""
+        super().__init__(f"infinite_width_limit: {module}{location} {reason}")
 
 
 class Scales(NamedTuple):
-    r"""$\sigma_W^2$ and $\sigma_b^2$, by which moments go on, and $n s_W^2$ and $s_b^2$, which
-    training adds.
+    r"""$\sigma_W^2$ and $\sigma_b^2$, which scale the moments, and $n s_W^2$ and $s_b^2$, with
+    which the layer's own parameters contribute to the tangent kernel.
     """
 
     W: float
@@ -72,18 +73,18 @@ class Scales(NamedTuple):
 
 
 @dataclass(frozen=True)
-class At:
-    """Where in the model a rule is applied, and by what law weights are drawn there."""
+class Location:
+    """The position in the model at which a rule is applied, and the initialiser of its weights."""
 
     initialiser: Initialisers
     path: str = ""
 
-    def inside(self, name: str) -> "At":
-        """The same for a part."""
+    def child(self, name: str) -> "Location":
+        """The location of a submodule."""
         return replace(self, path=f"{self.path}.{name}" if self.path else name)
 
     def scales(self, layer: Any) -> Scales:
-        """Of an affine layer with `W`, `b` and their scales."""
+        """The scales of an affine layer with `W`, `b`, `scale_W` and `scale_b`."""
         shape = tuple(layer.W.shape)
         initialiser = (
             self.initialiser
@@ -93,51 +94,52 @@ class At:
         n = fan_in(shape)
         kind = type(layer).__name__
         if initialiser is None and layer.scale_W == layer.scale_b == 1:
-            why = (
-                "is in the standard parametrisation, and does not tell how it was drawn; say it, "
-                "as in initialiser=he."
+            reason = (
+                "is in the standard parametrisation, where the initialiser is unknown; give it, as "
+                "in initialiser=he."
             )
-            raise NoLimit(kind, self.path, why)
+            raise NoInfiniteWidthLimit(kind, self.path, reason)
         if initialiser is None:
             s_W = layer.scale_W
             s_b = layer.scale_b
-            spread_W = 1.0
-            spread_b = 1.0
-        elif initialiser.spread_W is None:
-            raise NoLimit(
+            std_W = 1.0
+            std_b = 1.0
+        elif initialiser.std_W is None:
+            raise NoInfiniteWidthLimit(
                 kind,
                 self.path,
-                "has a law that does not tell its spread; say it: Initialiser(draw, spread_W=...).",
+                "has an initialiser of unknown standard deviation; give it: "
+                "Initialiser(..., std_W=...).",
             )
         else:
             s_W = initialiser.scale_W(shape)
             s_b = initialiser.scale_b
-            spread_W = initialiser.spread_W(shape)
-            spread_b = initialiser.spread_b
+            std_W = initialiser.std_W(shape)
+            std_b = initialiser.std_b
         s_b = 0.0 if layer.b is None else s_b
-        return Scales(n * (s_W * spread_W) ** 2, (s_b * spread_b) ** 2, n * s_W**2, s_b**2)
+        return Scales(n * (s_W * std_W) ** 2, (s_b * std_b) ** 2, n * s_W**2, s_b**2)
 
 
-AGAIN = (
-    "uses its weights again at every step, so that the steps depend on one another; it has no "
-    "rule here."
+RECURRENT = (
+    "shares its weights across steps, so that the steps are dependent; there is no rule for it."
 )
-WHY: dict[type, str] = {
-    BatchNorm: "ties the examples of a batch together; take LayerNorm, or leave it out.",
-    Attention: "has a limit with scores divided by d, not by its root as here, or without softmax "
+REASONS: dict[type, str] = {
+    BatchNorm: "makes the examples of a batch dependent; use LayerNorm, or no norm.",
+    Attention: "has a limit only with scores divided by d instead of its root, or without softmax "
     "(Hron et al. 2020).",
-    Cell: AGAIN,
-    Recurrent: AGAIN,
+    Cell: RECURRENT,
+    Recurrent: RECURRENT,
 }
 
 
 @singledispatch
-def limit_of(module: Any, seen: Seen, at: At) -> Seen:
-    """What the module makes of the moments seen before it; `limit_of.register` takes a rule for a
-    kind of your own.
+def propagate_moments(module: Any, moments: Moments, location: Location) -> Moments:
+    """The moments of the module's outputs, from those of its inputs. Rules for other types of
+    modules are added by `propagate_moments.register`.
 
-    A rule gets the module with shapes for weights, what was seen, and where it is: `Given` data, or
-    the moments of `Features`. It calls `limit_of` on its parts.
+    A rule gets the module, with shapes in place of weights; the moments, which are `Features`, or
+    `Inputs` before the first weight; and the location in the model. It calls `propagate_moments`
+    for submodules.
 
     >>> import equinox as eqx
     >>> class Named(eqx.Module):
@@ -146,166 +148,173 @@ def limit_of(module: Any, seen: Seen, at: At) -> Seen:
     ...
     ...     def __call__(self, x):
     ...         return self.inner(x)
-    >>> @limit_of.register
-    ... def _(module: Named, seen: Given | Features, at: At):
-    ...     return limit_of(module.inner, seen, at.inside("inner"))
+    >>> @propagate_moments.register
+    ... def _(module: Named, moments: Inputs | Features, location: Location):
+    ...     return propagate_moments(module.inner, moments, location.child("inner"))
     """
-    raise unknown(module, at.path)
+    raise no_rule(module, location.path)
 
 
-def unknown(module: Any, path: str) -> NoLimit:
-    """The refusal of a module without a rule."""
-    why = next((why for kind, why in WHY.items() if isinstance(module, kind)), None)
-    why = (
-        why
-        or "has no limit that is known here; give it a rule with thetax.explain.limit_of.register."
+def no_rule(module: Any, path: str) -> NoInfiniteWidthLimit:
+    """The error for a module without a rule."""
+    default = (
+        "has no known limit; add a rule for it with thetax.explain.propagate_moments.register."
     )
-    return NoLimit(type(module).__name__, path, why)
+    reasons = (reason for kind, reason in REASONS.items() if isinstance(module, kind))
+    reason = next(reasons, default)
+    return NoInfiniteWidthLimit(type(module).__name__, path, reason)
 
 
-def known(seen: Seen) -> Features:
-    """The moments, also of data."""
-    return seen.features() if isinstance(seen, Given) else seen
+def as_features(moments: Moments) -> Features:
+    """The moments as features; the channels of the inputs are their features."""
+    return moments.features() if isinstance(moments, Inputs) else moments
 
 
-def drawn(seen: Features, layer: Any, at: At) -> Features:
-    """An affine layer over averages that have been taken."""
-    s = at.scales(layer)
-    k = seen.k
+def affine(features: Features, layer: Any, location: Location) -> Features:
+    """The outputs of an affine layer, from features that have been averaged over its window."""
+    s = location.scales(layer)
+    k = features.k
     return replace(
-        seen,
+        features,
         k=s.W * k + s.b,
-        theta=s.trained_W * k + s.trained_b + s.W * seen.theta,
-        left=s.W * seen.left + s.b,
-        right=s.W * seen.right + s.b,
+        theta=s.trained_W * k + s.trained_b + s.W * features.theta,
+        k_xx=s.W * features.k_xx + s.b,
+        k_yy=s.W * features.k_yy + s.b,
         means=None,
         width=layer.W.shape[0],
-        gaussian=True,
-        origin=frozenset({at.path}),
+        is_gaussian=True,
+        sources=frozenset({location.path}),
     )
 
 
-@limit_of.register
-def _(layer: Linear, seen: Seen, at: At) -> Features:
-    if isinstance(seen, Given):
-        seen = seen.map(jnp.ravel)
-    return drawn(known(seen).averaged(), layer, at)
+@propagate_moments.register
+def _(layer: Linear, moments: Moments, location: Location) -> Features:
+    if isinstance(moments, Inputs):
+        moments = moments.map(jnp.ravel)
+    return affine(as_features(moments).flatten(), layer, location)
 
 
-FUNCTIONS: dict[Callable[..., Array], Callable[[Activation, Seen, At], Seen]] = {}
+FUNCTION_RULES: dict[Callable[..., Array], Callable[[Activation, Moments, Location], Moments]] = {}
 
 
-@limit_of.register
-def _(layer: Pointwise, seen: Seen, at: At) -> Seen:
+@propagate_moments.register
+def _(layer: Pointwise, moments: Moments, location: Location) -> Moments:
     f = layer.activation
-    if f in FUNCTIONS:
-        return FUNCTIONS[f](f, seen, at)
-    if isinstance(seen, Given):
-        return seen.map(f)
-    if not seen.gaussian:
-        why = (
-            "bends features that are not Gaussian in the limit; only an affine layer makes them so."
+    if f in FUNCTION_RULES:
+        return FUNCTION_RULES[f](f, moments, location)
+    if isinstance(moments, Inputs):
+        return moments.map(f)
+    if not moments.is_gaussian:
+        reason = (
+            "is applied to features that are not Gaussian in the limit; put an affine layer before "
+            "it."
         )
-        raise NoLimit(name_of(f), at.path, why)
-    return seen.through(f)
+        raise NoInfiniteWidthLimit(function_name(f), location.path, reason)
+    return moments.apply_activation(f)
 
 
-def name_of(f: Any) -> str:
-    """What a function is called."""
+def function_name(f: Any) -> str:
+    """The name of a function, or of the type of a callable."""
     return getattr(f, "__name__", type(f).__name__)
 
 
-def ravelled(f: Activation, seen: Seen, at: At) -> Seen:
-    """All places one after another."""
-    return seen.map(f) if isinstance(seen, Given) else seen.apart()
+def ravel_positions(f: Activation, moments: Moments, location: Location) -> Moments:
+    """Flattens the positions."""
+    return moments.map(f) if isinstance(moments, Inputs) else moments.at_equal_positions()
 
 
-FUNCTIONS[jnp.ravel] = ravelled
+FUNCTION_RULES[jnp.ravel] = ravel_positions
 
 
-@limit_of.register
-def _(layer: Dropout, seen: Seen, at: At) -> Seen:
-    return seen  # as a call without a key
+@propagate_moments.register
+def _(layer: Dropout, moments: Moments, location: Location) -> Moments:
+    return moments  # dropout is the identity without a key
 
 
-@limit_of.register
-def _(layer: DropConnect, seen: Seen, at: At) -> Seen:
-    return limit_of(layer.inner, seen, at.inside("inner"))
+@propagate_moments.register
+def _(layer: DropConnect, moments: Moments, location: Location) -> Moments:
+    return propagate_moments(layer.inner, moments, location.child("inner"))
 
 
-@limit_of.register
-def _(layer: Chain, seen: Seen, at: At) -> Seen:
-    return in_turn(layer.layers, seen, at.inside("layers"))
+@propagate_moments.register
+def _(layer: Chain, moments: Moments, location: Location) -> Moments:
+    return propagate_sequence(layer.layers, moments, location.child("layers"))
 
 
-@limit_of.register
-def _(layer: Stacked, seen: Seen, at: At) -> Seen:
-    return in_turn([one_of(layer.layers)] * layer_count(layer.layers), seen, at.inside("layers"))
+@propagate_moments.register
+def _(layer: Stacked, moments: Moments, location: Location) -> Moments:
+    layers = [member_shapes(layer.layers)] * n_members(layer.layers)
+    return propagate_sequence(layers, moments, location.child("layers"))
 
 
-def in_turn(layers: Sequence[Any], seen: Seen, at: At) -> Seen:
-    """One layer after another."""
+def propagate_sequence(layers: Sequence[Any], moments: Moments, location: Location) -> Moments:
+    """Applies the rules of the layers in order."""
     for i, layer in enumerate(layers):
-        seen = limit_of(layer, seen, at.inside(str(i)))
-    return seen
+        moments = propagate_moments(layer, moments, location.child(str(i)))
+    return moments
 
 
-def layer_count(stack: Any) -> int:
-    """How many modules are stacked."""
+def n_members(stack: Any) -> int:
+    """The number of stacked modules."""
     return jax.tree.leaves(stack)[0].shape[0]
 
 
-def one_of(stack: Any) -> Any:
-    """The shapes of one of them."""
+def member_shapes(stack: Any) -> Any:
+    """One of the stacked modules, with shapes in place of arrays."""
     return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), stack)
 
 
-@limit_of.register
-def _(layer: Residual, seen: Seen, at: At) -> Features:
-    straight = seen if layer.skip is None else limit_of(layer.skip, seen, at.inside("skip"))
-    straight = known(straight)
-    bent = known(limit_of(layer.inner, seen, at.inside("inner")))
-    if straight.origin & bent.origin:
-        why = (
-            "adds features that depend on one another; there must be an affine layer on one of "
-            "its ways."
-        )
-        raise NoLimit("Residual", at.path, why)
-    return straight.plus(bent)
+@propagate_moments.register
+def _(layer: Residual, moments: Moments, location: Location) -> Features:
+    skip = moments
+    if layer.skip is not None:
+        skip = propagate_moments(layer.skip, moments, location.child("skip"))
+    skip = as_features(skip)
+    inner = as_features(propagate_moments(layer.inner, moments, location.child("inner")))
+    if skip.sources & inner.sources:
+        reason = "adds dependent features; one of its two branches needs an affine layer."
+        raise NoInfiniteWidthLimit("Residual", location.path, reason)
+    return skip.add(inner)
 
 
-@limit_of.register
-def _(layer: Concat, seen: Seen, at: At) -> Features:
-    return known(seen).beside(known(limit_of(layer.inner, seen, at.inside("inner"))))
+@propagate_moments.register
+def _(layer: Concat, moments: Moments, location: Location) -> Features:
+    inner = propagate_moments(layer.inner, moments, location.child("inner"))
+    return as_features(moments).concatenate(as_features(inner))
 
 
-@limit_of.register
-def _(layer: Ensemble, seen: Seen, at: At) -> Features:
-    if layer.pool is not mean:
-        raise NoLimit(
+@propagate_moments.register
+def _(layer: Ensemble, moments: Moments, location: Location) -> Features:
+    if layer.pool is not mean_output:
+        raise NoInfiniteWidthLimit(
             "Ensemble",
-            at.path,
-            f"pools by {name_of(layer.pool)}; only the mean keeps Gaussians Gaussian.",
+            location.path,
+            f"pools by {function_name(layer.pool)}; only the mean of Gaussians is Gaussian.",
         )
-    one = known(limit_of(one_of(layer.members), seen, at.inside("members"))).settled
-    members = layer_count(layer.members)
-    if not one.gaussian:
-        raise NoLimit(
+    member = propagate_moments(member_shapes(layer.members), moments, location.child("members"))
+    member = as_features(member).with_averaged_ntk
+    n = n_members(layer.members)
+    if not member.is_gaussian:
+        raise NoInfiniteWidthLimit(
             "Ensemble",
-            at.path,
-            "has members whose outputs are not Gaussian; let them end in a Linear.",
+            location.path,
+            "has members whose outputs are not Gaussian; end them in a Linear.",
         )
-    share = lambda a: a / members
     return replace(
-        one, k=share(one.k), theta=share(one.theta), left=share(one.left), right=share(one.right)
+        member,
+        k=member.k / n,
+        theta=member.theta / n,
+        k_xx=member.k_xx / n,
+        k_yy=member.k_yy / n,
     )
 
 
-@limit_of.register
-def _(layer: MLP, seen: Seen, at: At) -> Seen:
-    return limit_of(layer.body, ravelled(jnp.ravel, seen, at), at.inside("body"))
+@propagate_moments.register
+def _(layer: MLP, moments: Moments, location: Location) -> Moments:
+    moments = ravel_positions(jnp.ravel, moments, location)
+    return propagate_moments(layer.body, moments, location.child("body"))
 
 
-@limit_of.register
-def _(layer: LeNet, seen: Seen, at: At) -> Seen:
-    return limit_of(layer.body, seen, at.inside("body"))
+@propagate_moments.register
+def _(layer: LeNet, moments: Moments, location: Location) -> Moments:
+    return propagate_moments(layer.body, moments, location.child("body"))

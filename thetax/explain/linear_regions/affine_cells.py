@@ -1,5 +1,5 @@
-r"""Convex cells with an affine function on each: what is carried through a network (§2.6), and how
-a cell is cut.
+r"""Convex cells with an affine function on each (§2.6): the state that is propagated through a
+piecewise linear network, and the interface by which a cell geometry is split.
 """
 
 from dataclasses import dataclass
@@ -10,40 +10,44 @@ from jaxtyping import Int, Int8, Shaped
 
 
 class Split(NamedTuple):
-    """Cells after a cut: what they are now, which of the old ones each lies in, and on which piece
-    each unit is.
+    """Result of splitting cells: the new geometry, the index of the parent cell of each new cell,
+    and the index of the linear piece on which each unit is.
     """
 
-    cells: "Cells"
+    geometry: "CellGeometry"
     parent: Int[np.ndarray, " q"]
     piece: Int8[np.ndarray, "q m"]
 
 
 @runtime_checkable
-class Cells(Protocol):
-    """A geometry of convex cells in $n$ coordinates; `F` has the coefficients of $m$ affine units
-    on each cell.
-    """
+class CellGeometry(Protocol):
+    """Convex cells in $n$ coordinates that can be split along hyperplanes."""
 
     def split(self, F: Shaped[np.ndarray, "p n1 m"], kinks: tuple[float, ...]) -> Split:
-        """Cuts each cell wherever a unit equals a kink; piece $i$ of a unit lies between kinks $i$
-        and $i + 1$.
+        """Splits each cell along the hyperplanes where a unit equals a kink.
+
+        `F` holds the coefficients of $m$ affine units on each cell; piece $i$ of a unit lies
+        between kinks $i - 1$ and $i$.
         """
         ...
 
 
 @dataclass(frozen=True)
-class Sheet:
-    r"""On cell $i$ the network so far is $t \mapsto \sum_j t_j F_{ij} + F_{in}$; its units' pieces
-    are its pattern.
+class AffineCells:
+    r"""Cells, and the affine function of the network so far on each of them.
+
+    On cell $i$ it is $t \mapsto \sum_j t_j F_{ij} + F_{in}$. The linear pieces on which the units
+    are form the activation pattern of the cell.
     """
 
-    cells: Cells
+    geometry: CellGeometry
     F: Shaped[np.ndarray, "p n1 *s"]  # float64, or Fractions
     patterns: Int8[np.ndarray, "p u"]
-    origin: Int[np.ndarray, " p"]  # which of the cells it began with each lies in
+    origin: Int[np.ndarray, " p"]  # index of the initial cell that contains each cell
 
 
-def begin(cells: Cells, F: Shaped[np.ndarray, "p n1 *s"]) -> Sheet:
-    """The input itself as a function on the cells."""
-    return Sheet(cells, F, np.zeros((len(F), 0), np.int8), np.arange(len(F)))
+def start_propagation(geometry: CellGeometry, F: Shaped[np.ndarray, "p n1 *s"]) -> AffineCells:
+    """The state before the first layer: the identity function on the cells, with coefficients
+    `F`.
+    """
+    return AffineCells(geometry, F, np.zeros((len(F), 0), np.int8), np.arange(len(F)))

@@ -1,7 +1,7 @@
-r"""Functions of one number with kinks (§2.6): what a network of linear regions is made of besides
-affine maps.
+r"""Piecewise linear activation functions (§2.6): their kinks, slopes and offsets.
 
-A new one is one entry: `KINKED[f] = Kinked(kinks, slopes, offsets)`.
+To add an activation, add one entry: `PIECEWISE_LINEAR[f] = PiecewiseLinear(kinks, slopes,
+offsets)`.
 """
 
 from collections.abc import Callable
@@ -27,8 +27,8 @@ from ...layers import (
 )
 
 
-class Kinked(NamedTuple):
-    """A continuous piecewise linear function of one number: its kinks, and the line on each
+class PiecewiseLinear(NamedTuple):
+    """A continuous piecewise linear scalar function: its kinks, and slope and offset of each
     piece.
     """
 
@@ -37,18 +37,20 @@ class Kinked(NamedTuple):
     offsets: tuple[float, ...]
 
 
-KINKED: dict[Callable[..., Any], Kinked] = {
-    identity: Kinked((), (1.0,), (0.0,)),
-    relu: Kinked((0.0,), (0.0, 1.0), (0.0, 0.0)),
-    leaky_relu: Kinked((0.0,), (0.01, 1.0), (0.0, 0.0)),
-    jnp.abs: Kinked((0.0,), (-1.0, 1.0), (0.0, 0.0)),
-    jax.nn.relu6: Kinked((0.0, 6.0), (0.0, 1.0, 0.0), (0.0, 0.0, 6.0)),
-    jax.nn.hard_tanh: Kinked((-1.0, 1.0), (0.0, 1.0, 0.0), (-1.0, 0.0, 1.0)),
+PIECEWISE_LINEAR: dict[Callable[..., Any], PiecewiseLinear] = {
+    identity: PiecewiseLinear((), (1.0,), (0.0,)),
+    relu: PiecewiseLinear((0.0,), (0.0, 1.0), (0.0, 0.0)),
+    leaky_relu: PiecewiseLinear((0.0,), (0.01, 1.0), (0.0, 0.0)),
+    jnp.abs: PiecewiseLinear((0.0,), (-1.0, 1.0), (0.0, 0.0)),
+    jax.nn.relu6: PiecewiseLinear((0.0, 6.0), (0.0, 1.0, 0.0), (0.0, 0.0, 6.0)),
+    jax.nn.hard_tanh: PiecewiseLinear((-1.0, 1.0), (0.0, 1.0, 0.0), (-1.0, 0.0, 1.0)),
 }
-KINKED |= {centred(f): line for f, line in KINKED.items()}  # all of these are 0 at 0
+PIECEWISE_LINEAR |= {
+    centred(f): line for f, line in PIECEWISE_LINEAR.items()
+}  # all of these are 0 at 0
 
-STEPS = {f for step in (heaviside, sign, spin) for f in (step, centred(step))} | {jnp.sign}
-SMOOTH = {
+STEP_FUNCTIONS = {f for step in (heaviside, sign, spin) for f in (step, centred(step))} | {jnp.sign}
+SMOOTH_FUNCTIONS = {
     f
     for curve in (
         sigmoid,
@@ -70,14 +72,15 @@ SMOOTH = {
 }
 
 
-def kinked(f: Callable[..., Any]) -> Kinked:
-    """The kinks and lines of a function, or a `ValueError` that says why it has none.
+def piecewise_linear_form(f: Callable[..., Any]) -> PiecewiseLinear:
+    """Kinks, slopes and offsets of an activation; raises a `ValueError` with the reason if it is
+    not piecewise linear.
 
-    >>> kinked(jax.nn.relu).slopes
+    >>> piecewise_linear_form(jax.nn.relu).slopes
     (0.0, 1.0)
-    >>> kinked(jnp.tanh)
+    >>> piecewise_linear_form(jnp.tanh)
     Traceback (most recent call last):
-    ValueError: is not piecewise linear, so that the network has no linear regions.
+    ValueError: is not piecewise linear, so the network has no linear regions.
     """
     if (
         isinstance(f, partial)
@@ -85,18 +88,19 @@ def kinked(f: Callable[..., Any]) -> Kinked:
         and set(f.keywords) == {"negative_slope"}
         and not f.args
     ):
-        return Kinked((0.0,), (float(f.keywords["negative_slope"]), 1.0), (0.0, 0.0))
-    if f in KINKED:
-        return KINKED[f]
-    if f in STEPS:
+        return PiecewiseLinear((0.0,), (float(f.keywords["negative_slope"]), 1.0), (0.0, 0.0))
+    if f in PIECEWISE_LINEAR:
+        return PIECEWISE_LINEAR[f]
+    if f in STEP_FUNCTIONS:
         raise ValueError(
-            "jumps, so that the network is piecewise constant there and has a boundary alone."
+            "is a step function: the network is piecewise constant and has a decision boundary, "
+            "but no linear regions."
         )
-    if f in SMOOTH:
-        raise ValueError("is not piecewise linear, so that the network has no linear regions.")
+    if f in SMOOTH_FUNCTIONS:
+        raise ValueError("is not piecewise linear, so the network has no linear regions.")
     raise ValueError(
-        "is not known to be piecewise linear. Known are relu, leaky_relu, abs, relu6, hard_tanh "
-        "and identity of jax.nn, and what is added to "
-        "thetax.explain.linear_regions.piecewise_activations.KINKED: KINKED[f] = Kinked(kinks, "
-        "slopes, offsets)."
+        "is not known to be piecewise linear. Supported are relu, leaky_relu, abs, relu6, "
+        "hard_tanh and identity; add others to "
+        "thetax.explain.linear_regions.piecewise_activations.PIECEWISE_LINEAR: PIECEWISE_LINEAR[f] "
+        "= PiecewiseLinear(kinks, slopes, offsets)."
     )

@@ -1,9 +1,9 @@
-r"""Convex polygons cut by lines, all polygons of a plane at once.
+r"""Convex polygons split by lines, all polygons of a plane at once.
 
-Polygons are the rows of one padded array, so that a unit cuts all of them in a few array
-operations. The window is the square $[-1, 1]^2$. A corner nearer to a line than `NEAR` counts as
-lying on it: lines that meet in a point (the units of a layer without biases do) then meet in one,
-rounding makes no slivers, and a cell that is thinner is lost.
+Polygons are the rows of one padded array, so one unit splits all of them in a few array operations.
+The region of interest is the square $[-1, 1]^2$. A corner closer to a line than `ON_LINE_TOLERANCE`
+counts as lying on it: lines through a common point (the units of a layer without biases) keep that
+point in common and rounding makes no slivers, but cells that are thinner are lost.
 """
 
 from dataclasses import dataclass
@@ -13,60 +13,61 @@ from jaxtyping import Float, Int
 
 from .affine_cells import Split
 
-NEAR = 1e-10
-# an affine unit that is smaller than this, beside the largest of its layer, is zero but for
+ON_LINE_TOLERANCE = 1e-10
+# an affine unit that is smaller than this, relative to the largest of its layer, is zero up to
 # rounding
-NOISE = 1e-14
+ZERO_UNIT_TOLERANCE = 1e-14
 
 
-class TooMany(ValueError):
-    """There are more cells than were asked for."""
+class TooManyRegions(ValueError):
+    """There are more cells than `max_regions`."""
 
 
 @dataclass(frozen=True)
 class Polygons:
-    """Polygon $i$ has its first `sides[i]` corners, anticlockwise; the others repeat the last
-    one.
+    """Padded polygons: the first `n_corners[i]` corners of row $i$, anticlockwise; the others
+    repeat the last one.
     """
 
     corners: Float[np.ndarray, "p k 2"]
-    sides: Int[np.ndarray, " p"]
-    most: int
+    n_corners: Int[np.ndarray, " p"]
+    max_regions: int
 
     def split(self, F: Float[np.ndarray, "p 3 m"], kinks: tuple[float, ...]) -> Split:
-        """Cuts by one unit after another."""
+        """Splits by one unit after another."""
         scale = np.abs(F).max(initial=0.0)
-        now = self
+        polygons = self
         parent = np.arange(len(F))
         piece = np.zeros((len(F), F.shape[2]), np.int8)
         for u in range(F.shape[2]):
             for kink in kinks:
                 line = F[parent, :, u]
                 line[:, 2] -= kink
-                now, crossed, above = now.cut(line, NOISE * scale)
+                polygons, crossed, above = polygons.cut(line, ZERO_UNIT_TOLERANCE * scale)
                 piece = np.concatenate([piece, piece[crossed]])
                 piece[:, u] += above
                 parent = np.concatenate([parent, parent[crossed]])
-                if len(parent) > self.most:
-                    raise TooMany(
-                        f"regions: the window meets more than {self.most:,} cells; look at a "
-                        "smaller window, or let `most` be larger."
+                if len(parent) > self.max_regions:
+                    raise TooManyRegions(
+                        f"enumerate_regions: more than {self.max_regions:,} cells meet the input "
+                        "plane; use a smaller section of it or a larger max_regions."
                     )
-        return Split(now, parent, piece)
+        return Split(polygons, parent, piece)
 
     def cut(
         self, line: Float[np.ndarray, "p 3"], noise: float
     ) -> tuple["Polygons", Int[np.ndarray, " c"], np.ndarray]:
-        r"""Cuts polygon $i$ by $\{x : l_{i1} x_1 + l_{i2} x_2 + l_{i3} = 0\}$.
+        r"""Splits polygon $i$ by the line $\{x : l_{i1} x_1 + l_{i2} x_2 + l_{i3} = 0\}$.
 
-        Of a polygon that is crossed the part above takes its place, and the part below is put at
-        the end. Returns the polygons, those that were crossed, and whether each now lies above.
+        The part above replaces a polygon that is crossed; the part below is appended at the end.
+        Returns the polygons, the indices of those that were crossed, and whether each polygon now
+        lies above its line.
         """
         x = self.corners[..., 0]
         y = self.corners[..., 1]
         value = line[:, :1] * x + line[:, 1:2] * y + line[:, 2:]
-        near = np.maximum(NEAR * np.hypot(line[:, 0], line[:, 1]), noise)[:, None]
-        value[np.abs(value) <= near] = 0.0
+        tolerance = np.maximum(ON_LINE_TOLERANCE * np.hypot(line[:, 0], line[:, 1]), noise)[:, None]
+        value[np.abs(value) <= tolerance] = 0.0
         high = value.max(axis=1)
         low = value.min(axis=1)
         crossed = np.flatnonzero((high > 0) & (low < 0))
@@ -74,61 +75,67 @@ class Polygons:
         above[crossed] = True
         if not len(crossed):
             return self, crossed, above
-        upper, lower = _halves(self.corners[crossed], self.sides[crossed], value[crossed])
-        width = max(self.corners.shape[1], upper[0].shape[1], lower[0].shape[1])
-        corners = (
-            _padded(self.corners, width) if width > self.corners.shape[1] else self.corners.copy()
+        (upper, n_upper), (lower, n_lower) = _halves(
+            self.corners[crossed], self.n_corners[crossed], value[crossed]
         )
-        corners[crossed] = _padded(upper[0], width)
-        sides = np.concatenate([self.sides, lower[1]])
-        sides[crossed] = upper[1]
+        width = max(self.corners.shape[1], upper.shape[1], lower.shape[1])
+        corners = (
+            _pad_corners(self.corners, width)
+            if width > self.corners.shape[1]
+            else self.corners.copy()
+        )
+        corners[crossed] = _pad_corners(upper, width)
+        n_corners = np.concatenate([self.n_corners, n_lower])
+        n_corners[crossed] = n_upper
         return (
-            Polygons(np.concatenate([corners, _padded(lower[0], width)]), sides, self.most),
+            Polygons(
+                np.concatenate([corners, _pad_corners(lower, width)]), n_corners, self.max_regions
+            ),
             crossed,
             above,
         )
 
 
-def square(most: int) -> Polygons:
-    """The window, as one polygon."""
+def square(max_regions: int) -> Polygons:
+    """The square $[-1, 1]^2$ as one polygon."""
     return Polygons(
-        np.array([[[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]]]), np.array([4]), most
+        np.array([[[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]]]), np.array([4]), max_regions
     )
 
 
 Padded = tuple[np.ndarray, np.ndarray]
 
 
-def _halves(corners: np.ndarray, sides: np.ndarray, value: np.ndarray) -> tuple[Padded, Padded]:
-    """Both sides of each polygon, by Sutherland and Hodgman's walk around it (1974)."""
+def _halves(corners: np.ndarray, n_corners: np.ndarray, value: np.ndarray) -> tuple[Padded, Padded]:
+    """Both parts of each polygon, by the algorithm of Sutherland & Hodgman (1974)."""
     p, k, _ = corners.shape
-    place = np.arange(k)[None]
-    after = np.where(place + 1 < sides[:, None], place + 1, 0)
+    corner = np.arange(k)[None]
+    after = np.where(corner + 1 < n_corners[:, None], corner + 1, 0)
     row = np.arange(p)[:, None]
     a = value
     b = value[row, after]
-    real = place < sides[:, None]
-    meets = (a * b < 0) & real
-    share = np.divide(a, a - b, out=np.zeros_like(a), where=meets)[..., None]
-    joint = corners + share * (corners[row, after] - corners)
-    walk = np.stack([corners, joint], axis=2).reshape(p, 2 * k, 2)
-    keep = lambda side: np.stack([side & real, meets], axis=2).reshape(p, 2 * k)
-    return _kept(walk, keep(a >= 0)), _kept(walk, keep(a <= 0))
+    real = corner < n_corners[:, None]  # not padding
+    crosses = (a * b < 0) & real  # the edge from this corner to the next crosses the line
+    share = np.divide(a, a - b, out=np.zeros_like(a), where=crosses)[..., None]
+    crossing = corners + share * (corners[row, after] - corners)
+    walk = np.stack([corners, crossing], axis=2).reshape(p, 2 * k, 2)
+    keep = lambda side: np.stack([side & real, crosses], axis=2).reshape(p, 2 * k)
+    return _select_corners(walk, keep(a >= 0)), _select_corners(walk, keep(a <= 0))
 
 
-def _kept(walk: np.ndarray, keep: np.ndarray) -> Padded:
-    """The chosen corners of each polygon, moved together."""
-    sides = keep.sum(axis=1)
-    place = np.cumsum(keep, axis=1) - 1
-    corners = np.zeros((len(walk), int(sides.max()), 2))
+def _select_corners(walk: np.ndarray, keep: np.ndarray) -> Padded:
+    """The selected corners of each polygon, moved to the front of its row and padded."""
+    n_corners = keep.sum(axis=1)
+    position = np.cumsum(keep, axis=1) - 1
+    corners = np.zeros((len(walk), int(n_corners.max()), 2))
     row, column = np.nonzero(keep)
-    corners[row, place[row, column]] = walk[row, column]
-    last = corners[np.arange(len(walk)), sides - 1]
-    beyond = np.arange(corners.shape[1])[None] >= sides[:, None]
-    return np.where(beyond[..., None], last[:, None], corners), sides
+    corners[row, position[row, column]] = walk[row, column]
+    last = corners[np.arange(len(walk)), n_corners - 1]
+    padding = np.arange(corners.shape[1])[None] >= n_corners[:, None]
+    return np.where(padding[..., None], last[:, None], corners), n_corners
 
 
-def _padded(corners: np.ndarray, width: int) -> np.ndarray:
+def _pad_corners(corners: np.ndarray, width: int) -> np.ndarray:
     return np.concatenate(
         [corners, np.repeat(corners[:, -1:], width - corners.shape[1], axis=1)], axis=1
     )

@@ -1,14 +1,14 @@
-r"""How fast descent descends: the rate measured on a curve, and the rates the theorems promise
-(§3.2, §3.3).
+r"""Convergence rates of gradient descent: fitted to a loss curve, and the upper bounds of the
+theorems (§3.2, §3.3).
 
-- gradient descent: promise for $h_t - h^*$ $L D^2 / 2t$; where $h$ is convex, $D = \|\theta_0 -
-  \theta^*\|$
-- Nesterov, $\beta_t = \frac{t-1}{t+2}$: promise for $h_t - h^*$ $2 L D^2 / (t + 1)^2$; where $h$ is
-  convex
-- gradient descent: promise for $h_t - h^*$ $(1 - \mu/L)^t (h_0 - h^*)$; where $h$ is
-  $\mu$-dominated by its gradient
-- Nesterov, $\beta = \frac{1 - q}{1 + q}$, $q = \sqrt{\mu/L}$: promise for $h_t - h^*$ $(1 - q)^t
-  (h_0 - h^* + \frac\mu2 D^2)$; where $h$ is $\mu$-convex
+Upper bounds on $h_t - h^*$ for an $L$-smooth $h$ and the learning rate $1/L$, with
+$D = \|\theta_0 - \theta^*\|$:
+
+- gradient descent on a convex $h$: $L D^2 / 2t$
+- Nesterov, $\beta_t = \frac{t-1}{t+2}$, on a convex $h$: $2 L D^2 / (t + 1)^2$
+- gradient descent under $\mu$-gradient dominance: $(1 - \mu/L)^t (h_0 - h^*)$
+- Nesterov, $\beta = \frac{1 - q}{1 + q}$ with $q = \sqrt{\mu/L}$, on a $\mu$-strongly convex $h$:
+  $(1 - q)^t (h_0 - h^* + \frac\mu2 D^2)$
 """
 
 from collections.abc import Mapping
@@ -23,196 +23,219 @@ import optax
 from jaxtyping import Float
 
 from ...core import Batch, Objective, run
-from ...train import descend, iterate
+from ...train import descend, nesterov_iterate
 from .smoothness import Smoothness
 
 
 @dataclass(frozen=True)
-class Decay:
-    r"""How a curve falls: like $c\,\rho^t$ or like $c\,t^{-p}$, whichever is nearer to it in the
-    logarithm.
+class ConvergenceRate:
+    r"""The better of two fits to the logarithm of a curve: geometric decay $c\,\rho^t$, or a power
+    law $c\,t^{-p}$.
     """
 
     law: Literal["geometric", "power"]
     factor: float  # ρ
     power: float  # p
-    misfit: tuple[
-        float, float
-    ]  # root mean square of the logarithm, of the geometric law and of the power law
+    # root mean square errors of the geometric and of the power-law fit, in the logarithm
+    fit_errors: tuple[float, float]
     geometric: tuple[float, float]  # log c and log ρ
-    algebraic: tuple[float, float]  # log c and −p
+    power_law: tuple[float, float]  # log c and −p
 
     def at(self, times: Any) -> Float[np.ndarray, " t"]:
         """The fitted law at the given times."""
         t = np.asarray(times, np.float64)
         (c, slope), t = (
-            (self.geometric, t) if self.law == "geometric" else (self.algebraic, np.log(t))
+            (self.geometric, t) if self.law == "geometric" else (self.power_law, np.log(t))
         )
         return np.exp(c + slope * t)
 
 
-def fit_decay(gaps: Any, *, times: Any = None) -> Decay:
-    r"""Fits $\log(h_t - h^*)$ by a line in $t$ and by a line in $\log t$; the slopes are $\log\rho$
+def fit_convergence_rate(gaps: Any, *, times: Any = None) -> ConvergenceRate:
+    r"""Fits $\log(h_t - h^*)$ by a line in $t$ and by a line in $\log t$, with slopes $\log\rho$
     and $-p$.
 
-    The times count from 0 unless given; gaps that are not positive, and time 0 for the power, are
-    left out.
+    `times` are 0, 1, 2, ... by default. Gaps that are not positive are ignored, and time 0 by the
+    power law.
 
-    >>> found = fit_decay([8.0, 4.0, 2.0, 1.0])
-    >>> found.law, round(found.factor, 6)
+    >>> rate = fit_convergence_rate([8.0, 4.0, 2.0, 1.0])
+    >>> rate.law, round(rate.factor, 6)
     ('geometric', 0.5)
-    >>> found = fit_decay([1.0, 1 / 4, 1 / 9, 1 / 16], times=[1, 2, 3, 4])
-    >>> found.law, round(found.power, 6)
+    >>> rate = fit_convergence_rate([1.0, 1 / 4, 1 / 9, 1 / 16], times=[1, 2, 3, 4])
+    >>> rate.law, round(rate.power, 6)
     ('power', 2.0)
     """
     y = np.asarray(gaps, np.float64)
     t = np.arange(len(y), dtype=float) if times is None else np.asarray(times, np.float64)
     if y.ndim != 1 or t.shape != y.shape:
         raise ValueError(
-            f"fit_decay: expected a row of gaps and as many times; got {y.shape} and {t.shape}."
+            "fit_convergence_rate: expected a one-dimensional array of gaps and as many times; got "
+            f"shapes {y.shape} and {t.shape}."
         )
-    seen = np.isfinite(y) & (y > 0)
-    if (seen & (t > 0)).sum() < 2:
+    valid = np.isfinite(y) & (y > 0)
+    if (valid & (t > 0)).sum() < 2:
         raise ValueError(
-            "fit_decay: fewer than two positive gaps at positive times; a rate needs two. Is "
-            "least right?"
+            "fit_convergence_rate: a fit needs at least two positive gaps at positive times. Is "
+            "min_loss too large?"
         )
-    geometric, off = _line(t[seen], np.log(y[seen]))
-    seen &= t > 0
-    algebraic, other = _line(np.log(t[seen]), np.log(y[seen]))
-    law = "geometric" if off <= other else "power"
-    return Decay(
-        law, float(np.exp(geometric[1])), -algebraic[1], (off, other), geometric, algebraic
+    geometric, geometric_error = _fit_line(t[valid], np.log(y[valid]))
+    valid &= t > 0
+    power_law, power_error = _fit_line(np.log(t[valid]), np.log(y[valid]))
+    return ConvergenceRate(
+        law="geometric" if geometric_error <= power_error else "power",
+        factor=float(np.exp(geometric[1])),
+        power=-power_law[1],
+        fit_errors=(geometric_error, power_error),
+        geometric=geometric,
+        power_law=power_law,
     )
 
 
-def _line(x: np.ndarray, y: np.ndarray) -> tuple[tuple[float, float], float]:
-    """Intercept and slope by least squares, and the root mean square of what is left."""
-    slope, start = np.polyfit(x, y, 1)
-    return (float(start), float(slope)), float(np.sqrt(np.mean((y - start - slope * x) ** 2)))
+def _fit_line(x: np.ndarray, y: np.ndarray) -> tuple[tuple[float, float], float]:
+    """Intercept and slope by least squares, and the root mean square error."""
+    slope, intercept = np.polyfit(x, y, 1)
+    error = np.sqrt(np.mean((y - intercept - slope * x) ** 2))
+    return (float(intercept), float(slope)), float(error)
 
 
 @dataclass(frozen=True)
-class Rates:
-    r"""Per optimiser its fitted decay and its gaps $h(\theta_t) - h^*$; beside them what the
-    theorems promise.
+class ConvergenceRates:
+    r"""The fitted rate and the gaps $h(\theta_t) - h^*$ of each optimiser, and the upper bounds of
+    theorems, by name.
     """
 
-    decays: dict[str, Decay]
+    rates: dict[str, ConvergenceRate]
     gaps: dict[str, Float[np.ndarray, " t"]]
-    promises: dict[str, Float[np.ndarray, " t"]] = field(default_factory=dict)
+    bounds: dict[str, Float[np.ndarray, " t"]] = field(default_factory=dict)
 
 
-def rates(
+def convergence_rates(
     objective: Objective,
     model: Any,
     batch: Batch | None,
     *,
     optimisers: Mapping[str, optax.GradientTransformation],
     steps: int,
-    least: float = 0.0,
-    first: int = 1,
-    promises: Mapping[str, Any] | None = None,
-) -> Rates:
+    min_loss: float = 0.0,
+    fit_from: int = 1,
+    bounds: Mapping[str, Any] | None = None,
+) -> ConvergenceRates:
     r"""Runs each optimiser from the same model on the same batch, and fits the decay of
-    $h(\theta_t) - h^*$.
+    $h(\theta_t) - h^*$, where $h^*$ is `min_loss`.
 
-    The fit begins at step `first`. Of Nesterov's method the iterate $\theta_t$ counts, not the
-    look-ahead.
+    The fit uses the steps from `fit_from` on. For Nesterov's method $h$ is evaluated at the iterate
+    $\theta_t$, not at the look-ahead. `bounds`, such as those of `convergence_bounds`, are kept for
+    the figure.
 
     >>> bowl = lambda w, batch: jnp.vdot(w, w) / 2
-    >>> found = rates(bowl, jnp.ones(2), None, optimisers={"descent": optax.sgd(0.5)}, steps=10)
-    >>> round(found.decays["descent"].factor, 4)
+    >>> result = convergence_rates(
+    ...     bowl, jnp.ones(2), None, optimisers={"descent": optax.sgd(0.5)}, steps=10
+    ... )
+    >>> round(result.rates["descent"].factor, 4)
     0.25
     """
-    if steps < 2 or not 0 <= first < steps:
+    if steps < 2 or not 0 <= fit_from < steps:
         raise ValueError(
-            f"rates: steps must be at least 2 and first below it; got {steps} and {first}."
+            "convergence_rates: steps must be >= 2 and fit_from from 0 to steps - 1; got "
+            f"steps={steps} and fit_from={fit_from}."
         )
     if not isinstance(optimisers, Mapping) or not optimisers:
         raise ValueError(
-            "rates: give at least one optimiser by its name, e.g. {'descent': optax.sgd(0.1)}."
+            "convergence_rates: optimisers must be a non-empty dictionary of optimisers by name, "
+            "such as {'descent': optax.sgd(0.1)}."
         )
     gaps = {
-        name: _gaps(objective, model, batch, o, steps) - least for name, o in optimisers.items()
+        name: _losses(objective, model, batch, optimiser, steps) - min_loss
+        for name, optimiser in optimisers.items()
     }
     for name, gap in gaps.items():
         if not np.isfinite(gap).all():
             raise ValueError(
-                f"rates: with {name!r} the loss became not finite at step "
-                f"{int(np.isfinite(gap).argmin())} of {steps}; lower its rate."
+                f"convergence_rates: with {name!r} the loss is not finite from step "
+                f"{int(np.isfinite(gap).argmin())} of {steps} on; lower its learning rate."
             )
-    times = np.arange(first, steps + 1)
-    decays = {name: fit_decay(gap[first:], times=times) for name, gap in gaps.items()}
-    return Rates(
-        decays, gaps, {name: np.asarray(curve, float) for name, curve in (promises or {}).items()}
-    )
+    times = np.arange(fit_from, steps + 1)
+    rates = {name: fit_convergence_rate(gap[fit_from:], times=times) for name, gap in gaps.items()}
+    curves = {name: np.asarray(curve, float) for name, curve in (bounds or {}).items()}
+    return ConvergenceRates(rates, gaps, curves)
 
 
-def _gaps(objective: Objective, model: Any, batch: Any, optimiser: Any, steps: int) -> np.ndarray:
+def _losses(objective: Objective, model: Any, batch: Any, optimiser: Any, steps: int) -> np.ndarray:
+    """The loss before and after each step."""
+
     @jax.jit
     def losses(model, batch):
-        value = lambda model: objective(model, batch)
-        iteration = descend(lambda model, _, key: value(model), optimiser)
-        keep = lambda state: value(iterate(state))
-        _, (kept, _) = run(iteration, model, jnp.zeros(steps), key=jr.key(0), record=keep)
-        return jnp.append(value(model), kept)
+        loss = lambda model: objective(model, batch)
+        iteration = descend(lambda model, _, key: loss(model), optimiser)
+        record = lambda state: loss(nesterov_iterate(state))
+        _, (after, _) = run(iteration, model, jnp.zeros(steps), key=jr.key(0), record=record)
+        return jnp.append(loss(model), after)
 
     return np.asarray(losses(model, batch), np.float64)
 
 
-def promises(
-    *, steps: int, smooth: float, distance: float, gap: float = np.inf, convex: float = 0.0
+def convergence_bounds(
+    *,
+    steps: int,
+    smoothness: float,
+    distance: float,
+    gap: float = np.inf,
+    strong_convexity: float = 0.0,
 ) -> dict[str, Float[np.ndarray, " t"]]:
-    r"""What the theorems promise of $h(\theta_t) - h^*$ for $t = 0, \dots, T$, with rate $1/L$ (the
-    table above).
+    r"""The theorems' upper bounds on $h(\theta_t) - h^*$ for $t = 0, \dots, T$ with the learning
+    rate $1/L$, as listed in the docstring of this module.
 
-    `smooth` is $L$, `distance` $\|\theta_0 - \theta^*\|$, `gap` $h_0 - h^*$ and `convex` $\mu$, by
-    which the last two are added if it is positive. Nesterov 1983; Polyak 1963.
+    `smoothness` is $L$, `distance` is $\|\theta_0 - \theta^*\|$, `gap` is $h_0 - h^*$ and
+    `strong_convexity` is $\mu$. The geometric bounds need a finite `gap` and $\mu > 0$. Nesterov
+    1983; Polyak 1963.
 
-    >>> found = promises(steps=2, smooth=2.0, distance=1.0, gap=1.0, convex=1.0)
-    >>> {name: curve[2].round(3).item() for name, curve in found.items()}
+    >>> bounds = convergence_bounds(
+    ...     steps=2, smoothness=2.0, distance=1.0, gap=1.0, strong_convexity=1.0
+    ... )
+    >>> {name: curve[2].round(3).item() for name, curve in bounds.items()}
     {'descent 1/t': 0.5, 'Nesterov 1/t²': 0.444, 'descent geometric': 0.25, 'Nesterov geometric':
     0.129}
     """
-    if not smooth > 0 or not 0 <= convex <= smooth:
+    L, mu = smoothness, strong_convexity
+    if not L > 0 or not 0 <= mu <= L:
         raise ValueError(
-            f"promises: needs 0 < smooth and 0 ≤ convex ≤ smooth; got {smooth} and {convex}."
+            "convergence_bounds: smoothness must be positive and strong_convexity from 0 to "
+            f"smoothness; got smoothness={L} and strong_convexity={mu}."
         )
     t = np.arange(steps + 1.0)
     with np.errstate(divide="ignore"):
-        found = {
-            "descent 1/t": smooth * distance**2 / (2 * t),
-            "Nesterov 1/t²": 2 * smooth * distance**2 / (t + 1) ** 2,
+        bounds = {
+            "descent 1/t": L * distance**2 / (2 * t),
+            "Nesterov 1/t²": 2 * L * distance**2 / (t + 1) ** 2,
         }
-    if convex > 0 and np.isfinite(gap):
-        found["descent geometric"] = (1 - convex / smooth) ** t * gap
-        found["Nesterov geometric"] = (1 - np.sqrt(convex / smooth)) ** t * (
-            gap + convex / 2 * distance**2
-        )
-    return found
+    if mu > 0 and np.isfinite(gap):
+        bounds["descent geometric"] = (1 - mu / L) ** t * gap
+        bounds["Nesterov geometric"] = (1 - np.sqrt(mu / L)) ** t * (gap + mu / 2 * distance**2)
+    return bounds
 
 
 @dataclass(frozen=True)
-class Trajectory:
-    """The rate at which the loss of a run fell, its values an epoch, and how the loss bends where
-    the run ended.
+class TrainingConvergence:
+    """The rate at which the training loss decreased, its value after each epoch, and the smoothness
+    at the final parameters.
     """
 
-    decay: Decay
+    rate: ConvergenceRate
     losses: Float[np.ndarray, " epochs"]
     smoothness: Smoothness
 
 
-def trajectory(losses: Any, smoothness: Smoothness, *, least: float = 0.0) -> Trajectory:
-    r"""Fits the decay of the losses of a run, epoch by epoch from 1 on, above the `least` value the
-    loss can have.
+def training_convergence(
+    losses: Any, smoothness: Smoothness, *, min_loss: float = 0.0
+) -> TrainingConvergence:
+    r"""Fits the convergence rate of the losses after epochs 1, 2, ..., above `min_loss`, the
+    smallest value the loss can have.
 
-    >>> found = trajectory([4.0, 2.0, 1.0], Smoothness(8.0, np.array([8.0])))
-    >>> round(found.decay.factor, 4), found.smoothness.rate
+    >>> result = training_convergence([4.0, 2.0, 1.0], Smoothness(8.0, np.array([8.0])))
+    >>> round(result.rate.factor, 4), result.smoothness.max_learning_rate
     (0.5, 0.25)
     """
     values = np.asarray(losses, np.float64)
-    return Trajectory(
-        fit_decay(values - least, times=np.arange(1, len(values) + 1)), values, smoothness
+    times = np.arange(1, len(values) + 1)
+    return TrainingConvergence(
+        fit_convergence_rate(values - min_loss, times=times), values, smoothness
     )

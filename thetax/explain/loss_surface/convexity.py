@@ -1,9 +1,11 @@
-r"""Whether an objective lies below its chords (§3 of the fundamentals).
+r"""Tests the convexity of an objective on chords (§3 of the fundamentals).
+
+$h$ is convex if
 
 $$h(\lambda\theta + (1 - \lambda)\theta') \le \lambda h(\theta) + (1 - \lambda) h(\theta')$$
 
-for every two points is convexity. One chord that is crossed refutes it; that none of many is
-crossed proves nothing.
+for all pairs of points. One violated chord disproves convexity; no number of satisfied chords
+proves it.
 """
 
 from dataclasses import dataclass
@@ -15,63 +17,66 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ...check import expect_count
 from ...core import Batch, Objective
-from .smoothness import CHUNK
+from .smoothness import MAX_BATCH_SIZE
 
 
 @dataclass(frozen=True)
 class Convexity:
-    r"""The most by which $h$ passes above a chord, negative if it lies below; per pair; and along
-    the worst chord.
+    r"""The largest excess of $h$ over its chords (negative if $h$ is below all of them), the
+    largest on each chord, and $h$ along the worst chord.
     """
 
     excess: float
-    seen: Float[np.ndarray, " t"]
-    shares: Float[np.ndarray, " s"]  # λ from 0 to 1
+    excesses: Float[np.ndarray, " t"]
+    fractions: Float[np.ndarray, " s"]  # λ from 0 to 1
     losses: Float[np.ndarray, " s"]  # h along the worst chord
 
 
 def convexity(
-    objective: Objective, models: Any, others: Any, batch: Batch | None, *, points: int = 15
+    objective: Objective, models: Any, others: Any, batch: Batch | None, *, n_points: int = 15
 ) -> Convexity:
-    r"""How far $h$ passes above its chords:
-    $h(\lambda\theta + (1 - \lambda)\theta') - \lambda h - (1 - \lambda) h'$.
+    r"""The largest excess of $h$ over its chords,
+    $h(\lambda\theta + (1 - \lambda)\theta') - \lambda h(\theta) - (1 - \lambda) h(\theta')$.
 
-    The models are stacked, and each is joined with its like among the others; $\lambda$ runs over
-    so many points between 0 and 1. For a convex $h$ nothing found is positive, up to rounding.
+    Models are stacked, and each is paired with the one at the same index of `others`; $\lambda$
+    takes `n_points` values between 0 and 1. For a convex $h$ no excess is positive, up to rounding.
 
-    >>> found = convexity(
+    >>> result = convexity(
     ...     lambda w, batch: jnp.sin(w), jnp.array([0.0, 0.0]), jnp.array([-3.0, 3.0]), None
     ... )
-    >>> found.seen.round(2).tolist()
+    >>> result.excesses.round(2).tolist()
     [-0.1..., 0.9...]
     """
+    expect_count("convexity", n_points=n_points)
     lengths = {leaf.shape[:1] for leaf in jax.tree.leaves((models, others))}
-    if points < 1 or len(lengths) != 1 or lengths <= {(), (0,)}:
+    if len(lengths) != 1 or lengths <= {(), (0,)}:
         raise ValueError(
-            "convexity: needs two stacks of as many models, along a first axis of every leaf, and "
-            "at least one point "
-            f"between them; got first axes {sorted(lengths)} and points={points}."
+            "convexity: models and others must be two stacks of equally many models, at least one, "
+            f"along the first axis of every leaf; got first axes {sorted(lengths)}."
         )
-    shares = np.linspace(0, 1, points + 2)
-    losses = np.asarray(_chords(objective, models, others, batch, jnp.asarray(shares)), np.float64)
-    chord = shares * losses[:, -1:] + (1 - shares) * losses[:, :1]
-    seen = (losses - chord)[:, 1:-1].max(axis=1)
-    worst = int(np.argmax(np.where(np.isnan(seen), -np.inf, seen)))
-    return Convexity(float(seen.max()), seen, shares, losses[worst])
+    fractions = np.linspace(0, 1, n_points + 2)
+    losses = np.asarray(
+        _chord_losses(objective, models, others, batch, jnp.asarray(fractions)), np.float64
+    )
+    chords = fractions * losses[:, -1:] + (1 - fractions) * losses[:, :1]
+    excesses = (losses - chords)[:, 1:-1].max(axis=1)
+    worst = int(np.argmax(np.where(np.isnan(excesses), -np.inf, excesses)))
+    return Convexity(float(excesses.max()), excesses, fractions, losses[worst])
 
 
 @partial(jax.jit, static_argnames="objective")
-def _chords(
-    objective: Objective, models: Any, others: Any, batch: Any, shares: Any
+def _chord_losses(
+    objective: Objective, models: Any, others: Any, batch: Any, fractions: Any
 ) -> Float[Array, "t s"]:
-    def at(pair, share):
-        mixed = jax.tree.map(
-            lambda a, b: share.astype(a.dtype) * a + (1 - share).astype(a.dtype) * b, *pair
+    def loss(pair, fraction):
+        mixture = jax.tree.map(
+            lambda a, b: fraction.astype(a.dtype) * a + (1 - fraction).astype(a.dtype) * b, *pair
         )
-        return objective(mixed, batch)
+        return objective(mixture, batch)
 
-    def along(pair):
-        return jax.vmap(lambda share: at(pair, share))(shares)
+    def chord(pair):
+        return jax.vmap(lambda fraction: loss(pair, fraction))(fractions)
 
-    return jax.lax.map(along, (models, others), batch_size=CHUNK)
+    return jax.lax.map(chord, (models, others), batch_size=MAX_BATCH_SIZE)

@@ -1,9 +1,8 @@
-r"""Where a function of one number stands still: its minima, maxima and the places where it only
-pauses.
+r"""Critical points of a function of one variable: minima, maxima and stationary inflection points.
 
 $\theta$ is a local minimum if $h(\theta) \le h(\theta')$ for all $\theta'$ near it, and a global
-one if for all (§3 of the fundamentals). So a point within a stretch on which $h$ is constant is
-one, wherever the stretch leads.
+minimum if for all $\theta'$ (§3 of the fundamentals). By this definition a point inside an interval
+on which $h$ is constant is a local minimum, whatever $h$ does outside.
 """
 
 from collections.abc import Callable
@@ -16,117 +15,129 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-Kind = Literal["global minimum", "local minimum", "maximum", "pause"]
-HALVINGS = 60
-FLAT = 1e-9  # a slope this small, beside the largest on the grid, is none
+Kind = Literal["global minimum", "local minimum", "maximum", "inflection"]
+BISECTION_STEPS = 60
+ZERO_TOLERANCE = 1e-9  # slopes up to this fraction of the largest on the grid count as 0
 
 
 @dataclass(frozen=True)
-class Critical:
-    """Each critical point: what it is, where, and how high; and the function on the grid that was
-    searched.
+class CriticalPoints:
+    """The kind of each critical point, its position and the function's value there; and the
+    function on the grid that was searched.
     """
 
     kinds: tuple[Kind, ...]
-    places: Float[np.ndarray, " k"]
+    points: Float[np.ndarray, " k"]
     values: Float[np.ndarray, " k"]
     grid: Float[np.ndarray, " n"]
-    heights: Float[np.ndarray, " n"]
+    grid_values: Float[np.ndarray, " n"]
 
     @property
     def minima(self) -> Float[np.ndarray, " k"]:
-        """The places of the minima, local and global."""
-        return self.places[[kind.endswith("minimum") for kind in self.kinds]]
+        """The positions of the minima, local and global."""
+        return self.points[[kind.endswith("minimum") for kind in self.kinds]]
 
 
 def critical_points(
-    h: Callable[[Any], Any], *, low: float, high: float, points: int = 1001
-) -> Critical:
-    r"""The zeros of $h'$ between `low` and `high`, told apart by the signs of $h'$ beside them.
+    h: Callable[[Any], Any], *, low: float, high: float, n_points: int = 1001
+) -> CriticalPoints:
+    r"""The zeros of $h'$ between `low` and `high`, classified by the signs of $h'$ on both sides.
 
-    Zeros are bracketed on a grid, of $h'$ where it changes sign and of $h''$ where $h'$ touches 0
-    without, and halved down to rounding. A flat stretch counts once, by its middle. A pair of zeros
-    within one cell is not seen. A minimum is global if nothing on the grid is lower, the ends of
-    the interval included.
+    Zeros are bracketed on a grid of `n_points` and refined by bisection: zeros of $h'$ where it
+    changes sign, and zeros of $h''$ where $h'$ touches 0 without changing sign. An interval on
+    which $h'$ is 0 counts once, at its midpoint. Two zeros within one grid cell are missed. A
+    minimum is global if $h$ is nowhere lower on the grid, including the ends of the interval.
 
-    >>> found = critical_points(lambda t: t**4 / 4 - t**2 / 2 + t / 10, low=-2.0, high=2.0)
-    >>> list(zip(found.kinds, found.places.round(2).tolist()))
+    >>> result = critical_points(lambda t: t**4 / 4 - t**2 / 2 + t / 10, low=-2.0, high=2.0)
+    >>> list(zip(result.kinds, result.points.round(2).tolist()))
     [('global minimum', -1.05), ('maximum', 0.1), ('local minimum', 0.95)]
     """
-    if not (np.isfinite([low, high]).all() and low < high and points >= 3):
+    if not (np.isfinite([low, high]).all() and low < high and n_points >= 3):
         raise ValueError(
-            f"critical_points: needs low < high and 3 points at least; got {low}, {high} and "
-            f"{points}."
+            "critical_points: low must be below high, both finite, and n_points >= 3; got "
+            f"low={low}, high={high} and n_points={n_points}."
         )
-    grid = np.linspace(low, high, points)
-    heights, slopes, bends = (np.asarray(a, np.float64) for a in _jet(h, jnp.asarray(grid)))
-    if not np.isfinite([heights, slopes, bends]).all():
+    grid = np.linspace(low, high, n_points)
+    derivatives = _function_and_derivatives(h, jnp.asarray(grid))
+    grid_values, slopes, curvatures = (np.asarray(a, np.float64) for a in derivatives)
+    if not np.isfinite([grid_values, slopes, curvatures]).all():
         raise ValueError(
-            "critical_points: the function or a derivative is not finite on the interval; take a "
-            "smaller."
+            "critical_points: the function or a derivative is not finite on the interval; use a "
+            "smaller interval."
         )
-    signs = np.where(np.abs(slopes) <= FLAT * np.abs(slopes).max(), 0.0, np.sign(slopes))
-    found = sorted(
+    max_slope = ZERO_TOLERANCE * np.abs(slopes).max()
+    signs = np.where(np.abs(slopes) <= max_slope, 0.0, np.sign(slopes))
+    zeros = sorted(
         [
-            *_crossings(h, grid, signs),
-            *_touches(h, grid, signs, bends, slopes),
-            *_stretches(grid, signs, heights),
+            *_sign_changes(h, grid, signs),
+            *_double_zeros(h, grid, signs, curvatures, max_slope),
+            *_flat_intervals(grid, signs, grid_values),
         ]
     )
-    places = np.array([place for place, _, _ in found])
-    values = np.asarray(_jet(h, jnp.asarray(places))[0], np.float64) if found else np.zeros(0)
-    kinds: list[Kind] = [_kind(left, right) for _, left, right in found]
-    near = heights.min() + FLAT * np.ptp(heights)
-    lowest = lambda kind, v: kind == "local minimum" and v <= near
-    named: list[Kind] = [
-        "global minimum" if lowest(kind, v) else kind for kind, v in zip(kinds, values)
+    points = np.array([point for point, _, _ in zeros])
+    values = np.zeros(0)
+    if zeros:
+        values = np.asarray(_function_and_derivatives(h, jnp.asarray(points))[0], np.float64)
+    kinds: list[Kind] = [_kind(left, right) for _, left, right in zeros]
+    lowest = grid_values.min() + ZERO_TOLERANCE * np.ptp(grid_values)
+    is_global = lambda kind, value: kind == "local minimum" and value <= lowest
+    kinds = [
+        "global minimum" if is_global(kind, value) else kind for kind, value in zip(kinds, values)
     ]
-    return Critical(tuple(named), places, values, grid, heights)
+    return CriticalPoints(tuple(kinds), points, values, grid, grid_values)
 
 
 def _kind(left: float, right: float) -> Kind:
+    """The kind of a zero of h', by the signs of h' to its left and right."""
     if left <= 0 <= right:
         return "local minimum"
-    return "maximum" if left > 0 > right else "pause"
+    return "maximum" if left > 0 > right else "inflection"
 
 
 @partial(jax.jit, static_argnames="h")
-def _jet(h: Callable[[Any], Any], at: Any) -> tuple[Any, Any, Any]:
+def _function_and_derivatives(h: Callable[[Any], Any], points: Any) -> tuple[Any, Any, Any]:
     """The function and its first two derivatives."""
-    return tuple(jax.vmap(f)(at) for f in (h, jax.grad(h), jax.grad(jax.grad(h))))
+    return tuple(jax.vmap(f)(points) for f in (h, jax.grad(h), jax.grad(jax.grad(h))))
 
 
-def _crossings(h: Any, grid: np.ndarray, signs: np.ndarray) -> list[tuple[float, float, float]]:
+def _sign_changes(h: Any, grid: np.ndarray, signs: np.ndarray) -> list[tuple[float, float, float]]:
+    """Zeros at which h' changes sign: the point, and the signs of h' to its left and right."""
     (cell,) = np.nonzero(signs[:-1] * signs[1:] < 0)
-    return list(zip(_halved(h, 1, grid, cell), signs[cell].tolist(), signs[cell + 1].tolist()))
+    points = _zeros_in_cells(h, 1, grid, cell)
+    return list(zip(points, signs[cell].tolist(), signs[cell + 1].tolist()))
 
 
-def _touches(
-    h: Any, grid: Any, signs: Any, bends: Any, slopes: Any
+def _double_zeros(
+    h: Any, grid: Any, signs: Any, curvatures: Any, max_slope: float
 ) -> list[tuple[float, float, float]]:
-    (cell,) = np.nonzero((bends[:-1] * bends[1:] < 0) & (signs[:-1] * signs[1:] > 0))
-    places = _halved(h, 2, grid, cell)
-    slope = np.abs(_jet(h, jnp.asarray(places))[1]) if places else []
-    still = FLAT * np.abs(slopes).max()
-    return [(at, signs[c], signs[c]) for at, c, s in zip(places, cell, slope) if s <= still]
+    """Zeros at which h' touches 0 without changing sign."""
+    (cell,) = np.nonzero((curvatures[:-1] * curvatures[1:] < 0) & (signs[:-1] * signs[1:] > 0))
+    points = _zeros_in_cells(h, 2, grid, cell)
+    slopes = np.abs(_function_and_derivatives(h, jnp.asarray(points))[1]) if points else []
+    return [
+        (point, signs[c], signs[c])
+        for point, c, slope in zip(points, cell, slopes)
+        if slope <= max_slope
+    ]
 
 
-def _stretches(grid: Any, signs: Any, heights: Any) -> list[tuple[float, float, float]]:
-    """Runs of grid points without slope; one of constant height counts as if it were left upwards
-    on both sides.
+def _flat_intervals(grid: Any, signs: Any, grid_values: Any) -> list[tuple[float, float, float]]:
+    """Midpoints of runs of grid points with slope 0; where h is constant the signs are those of a
+    minimum.
     """
-    (edge,) = np.nonzero(np.diff(np.concatenate([[1.0], np.abs(signs), [1.0]])))
-    beside = np.concatenate([[0.0], signs, [0.0]])
-    found = []
-    for a, b in zip(edge[::2], edge[1::2]):
-        flat = b - a >= 3 and np.ptp(heights[a:b]) <= np.finfo(float).eps * np.ptp(heights)
-        left, right = (-1.0, 1.0) if flat else (beside[a], beside[b + 1])
-        found.append((float(grid[a:b].mean()), float(left), float(right)))
-    return found
+    (edges,) = np.nonzero(np.diff(np.concatenate([[1.0], np.abs(signs), [1.0]])))
+    neighbours = np.concatenate([[0.0], signs, [0.0]])
+    zeros = []
+    for a, b in zip(edges[::2], edges[1::2]):
+        height = np.ptp(grid_values[a:b])
+        constant = b - a >= 3 and height <= np.finfo(float).eps * np.ptp(grid_values)
+        left, right = (-1.0, 1.0) if constant else (neighbours[a], neighbours[b + 1])
+        zeros.append((float(grid[a:b].mean()), float(left), float(right)))
+    return zeros
 
 
-def _halved(h: Any, order: int, grid: np.ndarray, cell: np.ndarray) -> list[float]:
-    """A zero of the derivative of this order in each of the cells."""
+def _zeros_in_cells(h: Any, order: int, grid: np.ndarray, cell: np.ndarray) -> list[float]:
+    """A zero of the derivative of the given order in each of the cells."""
     if not len(cell):
         return []
     low = jnp.asarray(grid[cell])
@@ -136,14 +147,14 @@ def _halved(h: Any, order: int, grid: np.ndarray, cell: np.ndarray) -> list[floa
 
 @partial(jax.jit, static_argnames=("h", "order"))
 def _bisect(h: Any, order: int, low: Any, high: Any) -> Any:
-    slope = jax.vmap(jax.grad(h) if order == 1 else jax.grad(jax.grad(h)))
-    rising = slope(high) > 0
+    derivative = jax.vmap(jax.grad(h) if order == 1 else jax.grad(jax.grad(h)))
+    increasing = derivative(high) > 0
 
     def halve(_, ends):
         low, high = ends
         middle = (low + high) / 2
-        above = (slope(middle) > 0) == rising
+        above = (derivative(middle) > 0) == increasing
         return jnp.where(above, low, middle), jnp.where(above, middle, high)
 
-    low, high = jax.lax.fori_loop(0, HALVINGS, halve, (low, high))
+    low, high = jax.lax.fori_loop(0, BISECTION_STEPS, halve, (low, high))
     return (low + high) / 2

@@ -1,10 +1,9 @@
-r"""The curvature of the objective at $\theta$: its Hessian $H = \nabla^2 L(\theta)$, through
-products $Hv$ alone.
+r"""The Hessian $H = \nabla^2 L(\theta)$ of the objective, from Hessian-vector products $Hv$ only.
 
-One product costs about two gradients. Lanczos turns some tens of them into the outer eigenvalues,
-their density and the steepest rise nearby; Hutchinson turns them into the trace. Nothing of size
-$p \times p$ is ever formed. Where the network has kinks (ReLU) the Hessian is that of the smooth
-piece on which $\theta$ lies.
+One product costs about two gradients. From a few dozen of them, the Lanczos method computes extreme
+eigenvalues, the spectral density and the largest increase of the loss nearby; Hutchinson's method
+estimates the trace. No $p \times p$ matrix is formed. Where the network is not differentiable
+(ReLU), the Hessian is that of the smooth piece that contains $\theta$.
 """
 
 from dataclasses import dataclass
@@ -18,8 +17,9 @@ import numpy as np
 from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 from ... import tree
+from ...check import expect_count
 from ...core import Objective, Scalar
-from .lanczos import Lanczos, Ritz, lanczos, rise, ritz
+from .lanczos import RitzValues, Tridiagonal, lanczos, ritz_values, trust_region_maximum
 
 
 def hvp(objective: Objective, model: Any, batch: Any, v: Any) -> Any:
@@ -34,136 +34,134 @@ def hvp(objective: Objective, model: Any, batch: Any, v: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Spectrum:
-    r"""The outer eigenvalues of $H$, each with the distance within which an exact one lies, and the
-    density of all.
-    """
+class HessianSpectrum:
+    r"""The extreme eigenvalues of $H$, each with an error bound, and the density of all of them."""
 
     top: Float[np.ndarray, " m"]  # the largest first
     top_bounds: Float[np.ndarray, " m"]
     bottom: Float[np.ndarray, " m"]  # the smallest first
     bottom_bounds: Float[np.ndarray, " m"]
     grid: Float[np.ndarray, " g"]
-    density: Float[np.ndarray, " g"]  # of unit area
+    density: Float[np.ndarray, " g"]  # integrates to 1
     parameters: int
 
 
-def spectrum(
+def hessian_spectrum(
     objective: Objective,
     model: Any,
     batch: Any,
     *,
     steps: int = 32,
-    probes: int = 4,
-    count: int = 8,
+    n_probes: int = 4,
+    n_eigenvalues: int = 8,
     key: PRNGKeyArray,
-) -> Spectrum:
-    r"""The top, the bottom and the density of the Hessian's spectrum, by stochastic Lanczos
-    quadrature.
+) -> HessianSpectrum:
+    r"""The largest and smallest eigenvalues of the Hessian and its spectral density, by stochastic
+    Lanczos quadrature.
 
-    From a random unit $v$, Lanczos gives nodes $\theta_i$ and weights $s_{1i}^2$ with
-    $v^\top f(H) v \approx \sum_i s_{1i}^2 f(\theta_i)$; the mean over probes estimates
-    $\mathrm{tr} f(H) / p$, here with $f$ a Gaussian bump of a hundredth of the range. Ghorbani,
-    Krishnan & Xiao 2019; Ubaru, Chen & Saad 2017.
+    From a random unit vector $v$, Lanczos computes nodes $\theta_i$ and weights $s_{1i}^2$ with
+    $v^\top f(H) v \approx \sum_i s_{1i}^2 f(\theta_i)$. The mean over `n_probes` such vectors
+    estimates $\mathrm{tr} f(H) / p$; for the density $f$ is a Gaussian whose width is 1 % of the
+    range. Ghorbani, Krishnan & Xiao 2019; Ubaru, Chen & Saad 2017.
 
     >>> bowl = lambda w, batch: (jnp.array([1.0, 2.0, 5.0]) * w**2).sum() / 2
-    >>> found = spectrum(bowl, jnp.ones(3), None, key=jr.key(0))
-    >>> found.top.round(3).tolist()
+    >>> result = hessian_spectrum(bowl, jnp.ones(3), None, key=jr.key(0))
+    >>> result.top.round(3).tolist()
     [5.0, 2.0, 1.0]
     """
-    if probes < 1 or count < 1:
-        raise ValueError(
-            f"spectrum: probes and count must be at least 1; got {probes} and {count}."
-        )
-    return _spectrum(
-        _portraits(objective, model, batch, key, steps, probes), tree.size(model), count=count
-    )
+    expect_count("hessian_spectrum", n_probes=n_probes, n_eigenvalues=n_eigenvalues)
+    runs = _lanczos_runs(objective, model, batch, key, steps, n_probes)
+    return _spectrum(runs, tree.size(model), n_eigenvalues=n_eigenvalues)
 
 
-class _Portraits(NamedTuple):
-    """The loss, the norm of its gradient, and Lanczos runs: the first from the gradient, the others
-    at random.
+class _LanczosRuns(NamedTuple):
+    """The loss, the norm of its gradient, and Lanczos runs on the Hessian: the first is started at
+    the gradient, the others at random vectors.
     """
 
     loss: Scalar
-    slope: Scalar
-    runs: Lanczos
+    gradient_norm: Scalar
+    runs: Tridiagonal
+
+    def spectra(self) -> list[RitzValues]:
+        """The Ritz values of each run."""
+        return [
+            ritz_values(Tridiagonal(*rows))
+            for rows in zip(np.asarray(self.runs.alpha), np.asarray(self.runs.beta))
+        ]
 
 
-@partial(jax.jit, static_argnames=("objective", "steps", "probes"))
-def _portraits(
-    objective: Objective, model: Any, batch: Any, key: PRNGKeyArray, steps: int, probes: int
-) -> _Portraits:
-    loss, g = jax.value_and_grad(objective)(model, batch)
-    g, back = tree.ravel(g)
+@partial(jax.jit, static_argnames=("objective", "steps", "n_probes"))
+def _lanczos_runs(
+    objective: Objective, model: Any, batch: Any, key: PRNGKeyArray, steps: int, n_probes: int
+) -> _LanczosRuns:
+    loss, gradient = jax.value_and_grad(objective)(model, batch)
+    g, unravel = tree.ravel(gradient)
     key_starts, key = jr.split(key)
-    starts = jnp.concatenate([g[None], jr.normal(key_starts, (probes, g.size), g.dtype)])
+    starts = jnp.concatenate([g[None], jr.normal(key_starts, (n_probes, g.size), g.dtype)])
     product = lambda v: hvp(objective, model, batch, v)
-    run = lambda start: lanczos(product, model, steps=steps, key=key, start=back(start))
-    return _Portraits(loss, jnp.linalg.norm(g), jax.lax.map(run, starts))
+    run = lambda start: lanczos(product, model, steps=steps, key=key, start=unravel(start))
+    return _LanczosRuns(loss, jnp.linalg.norm(g), jax.lax.map(run, starts))
 
 
-def _seen(found: _Portraits) -> list[Ritz]:
-    return [
-        ritz(Lanczos(*rows))
-        for rows in zip(np.asarray(found.runs.alpha), np.asarray(found.runs.beta))
-    ]
-
-
-def _spectrum(found: _Portraits, parameters: int, *, count: int) -> Spectrum:
-    seen = _seen(found)
-    highest = max(seen, key=lambda r: r.values[-1])
-    lowest = min(seen, key=lambda r: r.values[0])
-    theta = np.stack([r.values for r in seen[1:]])
-    share = np.stack([r.first**2 for r in seen[1:]]) / len(theta)
-    least = lowest.values[0]
-    most = highest.values[-1]
-    width = max((most - least) / 100, 1e-9 * (1 + abs(most)))
-    grid = np.linspace(least - 5 * width, most + 5 * width, 512)
-    bumps = np.exp(-(((grid - theta[..., None]) / width) ** 2) / 2) / (width * np.sqrt(2 * np.pi))
-    return Spectrum(
-        top=highest.values[::-1][:count],
-        top_bounds=highest.bounds[::-1][:count],
-        bottom=lowest.values[:count],
-        bottom_bounds=lowest.bounds[:count],
+def _spectrum(runs: _LanczosRuns, parameters: int, *, n_eigenvalues: int) -> HessianSpectrum:
+    spectra = runs.spectra()
+    highest = max(spectra, key=lambda r: r.values[-1])
+    lowest = min(spectra, key=lambda r: r.values[0])
+    nodes = np.stack([r.values for r in spectra[1:]])
+    weights = np.stack([r.first_components**2 for r in spectra[1:]]) / len(nodes)
+    low = lowest.values[0]
+    high = highest.values[-1]
+    width = max((high - low) / 100, 1e-9 * (1 + abs(high)))
+    grid = np.linspace(low - 5 * width, high + 5 * width, 512)
+    kernels = np.exp(-(((grid - nodes[..., None]) / width) ** 2) / 2)
+    kernels = kernels / (width * np.sqrt(2 * np.pi))
+    return HessianSpectrum(
+        top=highest.values[::-1][:n_eigenvalues],
+        top_bounds=highest.bounds[::-1][:n_eigenvalues],
+        bottom=lowest.values[:n_eigenvalues],
+        bottom_bounds=lowest.bounds[:n_eigenvalues],
         grid=grid,
-        density=(share[..., None] * bumps).sum(axis=(0, 1)),
+        density=(weights[..., None] * kernels).sum(axis=(0, 1)),
         parameters=parameters,
     )
 
 
 @dataclass(frozen=True)
-class Trace:
+class HessianTrace:
     """An estimate and its standard error."""
 
     value: float
     error: float
 
 
-def trace(
-    objective: Objective, model: Any, batch: Any, *, probes: int = 32, key: PRNGKeyArray
-) -> Trace:
-    r"""$\mathrm{tr} H \approx \frac1s \sum_j v_j^\top H v_j$ over random signs
-    $v_j \in \{-1, 1\}^p$ (Hutchinson 1990).
+def hessian_trace(
+    objective: Objective, model: Any, batch: Any, *, n_probes: int = 32, key: PRNGKeyArray
+) -> HessianTrace:
+    r"""The trace of the Hessian, estimated from `n_probes` vectors of random signs
+    $v_j \in \{-1, 1\}^p$: $\mathrm{tr} H \approx \frac1s \sum_j v_j^\top H v_j$ (Hutchinson 1990).
 
     >>> bowl = lambda w, batch: (jnp.array([1.0, 2.0, 5.0]) * w**2).sum() / 2
-    >>> trace(bowl, jnp.ones(3), None, key=jr.key(0))
-    Trace(value=8.0, error=0.0)
+    >>> hessian_trace(bowl, jnp.ones(3), None, key=jr.key(0))
+    HessianTrace(value=8.0, error=0.0)
     """
-    if probes < 2:
-        raise ValueError(f"trace: needs at least 2 probes for a standard error; got {probes}.")
-    draws = np.asarray(_quadratic_forms(objective, model, batch, jr.split(key, probes)), np.float64)
-    return Trace(float(draws.mean()), float(draws.std(ddof=1) / np.sqrt(probes)))
+    if n_probes < 2:
+        raise ValueError(
+            f"hessian_trace: n_probes must be >= 2, for the standard error; got {n_probes}."
+        )
+    keys = jr.split(key, n_probes)
+    forms = np.asarray(_quadratic_forms(objective, model, batch, keys), np.float64)
+    return HessianTrace(float(forms.mean()), float(forms.std(ddof=1) / np.sqrt(n_probes)))
 
 
 @partial(jax.jit, static_argnames="objective")
 def _quadratic_forms(
     objective: Objective, model: Any, batch: Any, keys: Key[Array, " probes"]
 ) -> Any:
-    theta, back = tree.ravel(model)
+    theta, unravel = tree.ravel(model)
 
     def form(key):
-        v = back(jr.rademacher(key, theta.shape, theta.dtype))
+        v = unravel(jr.rademacher(key, theta.shape, theta.dtype))
         return tree.dot(v, hvp(objective, model, batch, v))
 
     return jax.lax.map(form, keys)
@@ -171,16 +169,16 @@ def _quadratic_forms(
 
 @dataclass(frozen=True)
 class Sharpness:
-    r"""$\lambda_{\max}(H)$ with its bound, and how far the loss can rise within a radius, to second
-    order.
+    r"""$\lambda_{\max}(H)$ with its error bound, and the largest increase of the loss within a
+    radius, to second order.
     """
 
     eigenvalue: float
     bound: float
-    rise: float
-    relative: float  # the rise over 1 + L, as Keskar et al. count
+    increase: float
+    relative_increase: float  # the increase divided by 1 + L (Keskar et al. 2017)
     loss: float
-    slope: float  # ‖∇L‖
+    gradient_norm: float
     radius: float
 
 
@@ -193,42 +191,48 @@ def sharpness(
     steps: int = 32,
     key: PRNGKeyArray,
 ) -> Sharpness:
-    r"""How sharp a minimum is: $\lambda_{\max}(H)$, and the rise of the loss in the worst direction
-    nearby.
+    r"""Sharpness of a minimum: $\lambda_{\max}(H)$, and the increase of the loss in the worst
+    direction within `radius`.
 
-    The rise is
-    $\max_{\|\varepsilon\| \le r} g^\top\varepsilon + \frac12 \varepsilon^\top H \varepsilon$, what
-    sharpness-aware minimisation descends, to second order. Both come from one Lanczos run started
-    at the gradient $g$. Keskar et al. 2017; Foret et al. 2021.
+    The increase is
+    $\max_{\|\varepsilon\| \le r} g^\top\varepsilon + \frac12 \varepsilon^\top H \varepsilon$, the
+    quantity that sharpness-aware minimisation (SAM) minimises, to second order. Both are computed
+    from one Lanczos run that is started at the gradient $g$. Keskar et al. 2017; Foret et al. 2021.
 
     >>> bowl = lambda w, batch: (jnp.array([1.0, 4.0]) * w**2).sum() / 2
-    >>> found = sharpness(bowl, jnp.zeros(2), None, radius=0.5, key=jr.key(0))
-    >>> round(found.eigenvalue, 4), round(found.rise, 4)
+    >>> result = sharpness(bowl, jnp.zeros(2), None, radius=0.5, key=jr.key(0))
+    >>> round(result.eigenvalue, 4), round(result.increase, 4)
     (4.0, 0.5)
     """
     if not radius > 0:
         raise ValueError(f"sharpness: radius must be positive; got {radius}.")
-    return _sharpness(_portraits(objective, model, batch, key, steps, 0), radius=radius)
+    return _sharpness(_lanczos_runs(objective, model, batch, key, steps, 0), radius=radius)
 
 
-def _sharpness(found: _Portraits, *, radius: float) -> Sharpness:
-    loss = float(found.loss)
-    slope = float(found.slope)
-    seen = _seen(found)
-    highest = max(seen, key=lambda r: r.values[-1])
-    up = rise(slope, seen[0], radius=radius)
-    eigenvalue = float(highest.values[-1])
-    bound = float(highest.bounds[-1])
-    return Sharpness(eigenvalue, bound, up, up / (1 + loss), loss, slope, radius)
+def _sharpness(runs: _LanczosRuns, *, radius: float) -> Sharpness:
+    loss = float(runs.loss)
+    gradient_norm = float(runs.gradient_norm)
+    spectra = runs.spectra()
+    highest = max(spectra, key=lambda r: r.values[-1])
+    increase = trust_region_maximum(gradient_norm, spectra[0], radius=radius)
+    return Sharpness(
+        eigenvalue=float(highest.values[-1]),
+        bound=float(highest.bounds[-1]),
+        increase=increase,
+        relative_increase=increase / (1 + loss),
+        loss=loss,
+        gradient_norm=gradient_norm,
+        radius=radius,
+    )
 
 
 @dataclass(frozen=True)
 class Curvature:
-    """All three at once."""
+    """Sharpness, trace and spectrum of the Hessian."""
 
     sharpness: Sharpness
-    trace: Trace
-    spectrum: Spectrum
+    trace: HessianTrace
+    spectrum: HessianSpectrum
 
 
 def curvature(
@@ -238,20 +242,20 @@ def curvature(
     *,
     radius: float = 0.05,
     steps: int = 32,
-    probes: int = 4,
+    n_probes: int = 4,
     key: PRNGKeyArray,
 ) -> Curvature:
     """The sharpness, the trace and the spectrum of the Hessian, from the same Lanczos runs.
 
     >>> bowl = lambda w, batch: (jnp.array([1.0, 4.0]) * w**2).sum() / 2
-    >>> found = curvature(bowl, jnp.ones(2), None, key=jr.key(0))
-    >>> round(found.sharpness.eigenvalue, 4), found.trace.value, found.spectrum.parameters
+    >>> result = curvature(bowl, jnp.ones(2), None, key=jr.key(0))
+    >>> round(result.sharpness.eigenvalue, 4), result.trace.value, result.spectrum.parameters
     (4.0, 5.0, 2)
     """
     key_trace, key = jr.split(key)
-    found = _portraits(objective, model, batch, key, steps, probes)
+    runs = _lanczos_runs(objective, model, batch, key, steps, n_probes)
     return Curvature(
-        _sharpness(found, radius=radius),
-        trace(objective, model, batch, key=key_trace),
-        _spectrum(found, tree.size(model), count=8),
+        _sharpness(runs, radius=radius),
+        hessian_trace(objective, model, batch, key=key_trace),
+        _spectrum(runs, tree.size(model), n_eigenvalues=8),
     )

@@ -1,9 +1,10 @@
-r"""A large symmetric matrix seen through its products $v \mapsto Av$: Lanczos' tridiagonal portrait
-of it.
+r"""The Lanczos method for a large symmetric matrix $A$ that is given by its products
+$v \mapsto Av$.
 
 After $m$ products, $Q^\top A Q = T$ is tridiagonal with diagonal $\alpha$ and off-diagonal $\beta$,
-and $AQ = QT + \beta_m q_{m+1} e_m^\top$. The eigenvalues of $T$ (Ritz values) approach the outer
-ones of $A$ first. A vector is any tree of arrays; $A$ itself, $p \times p$, is never formed.
+and $AQ = QT + \beta_m q_{m+1} e_m^\top$. The eigenvalues of $T$ (Ritz values) converge to the
+extreme eigenvalues of $A$ first. A vector is any tree of arrays; the $p \times p$ matrix $A$ is
+never formed.
 """
 
 from collections.abc import Callable
@@ -18,9 +19,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ... import tree
 
 
-class Lanczos(NamedTuple):
-    r"""The tridiagonal $T$; `beta[j]` couples $q_j$ to $q_{j+1}$, so the last one is what $T$
-    leaves out.
+class Tridiagonal(NamedTuple):
+    r"""The tridiagonal matrix $T$; `beta[j]` couples $q_j$ to $q_{j+1}$, so the last entry is not
+    part of $T$.
     """
 
     alpha: Float[Array, " m"]
@@ -34,27 +35,28 @@ def lanczos(
     steps: int,
     key: PRNGKeyArray,
     start: Any | None = None,
-) -> Lanczos:
-    r"""Lanczos' iteration with full re-orthogonalisation, as one `scan` (Lanczos 1950; Golub & Van
-    Loan, §10.1).
+) -> Tridiagonal:
+    r"""The Lanczos iteration with full reorthogonalisation, as one `scan` (Lanczos 1950; Golub &
+    Van Loan, §10.1).
 
-    $\beta_j q_{j+1} = A q_j - \alpha_j q_j - \beta_{j-1} q_{j-1}$, with $q_1$ random, or along
-    `start` unless it is zero. The basis is kept, $m \times p$, and each new vector is cleaned of it
-    twice. Where the space closes, $\beta_j = 0$, it goes on with a fresh random vector, so that no
-    part of the spectrum is out of reach. At most $p$ steps are taken.
+    $\beta_j q_{j+1} = A q_j - \alpha_j q_j - \beta_{j-1} q_{j-1}$, where $q_1$ is random, or
+    parallel to `start` unless that is zero. The $m \times p$ basis is stored, and each new vector
+    is orthogonalised against it twice. If the Krylov space is invariant, $\beta_j = 0$, the
+    iteration continues with a new random vector, so that every eigenvalue can be found. At most $p$
+    steps are made.
 
     >>> A = jnp.diag(jnp.array([1.0, 2.0, 4.0]))
     >>> T = lanczos(lambda v: A @ v, jnp.zeros(3), steps=3, key=jr.key(0))
-    >>> ritz(T).values.round(4).tolist()
+    >>> ritz_values(T).values.round(4).tolist()
     [1.0, 2.0, 4.0]
     """
     if steps < 1:
-        raise ValueError(f"lanczos: steps must be at least 1; got {steps}.")
-    zero, back = tree.ravel(like)
+        raise ValueError(f"lanczos: steps must be >= 1; got {steps}.")
+    zero, unravel = tree.ravel(like)
     steps = min(steps, zero.size)
-    key_start, key_fresh = jr.split(key)
-    draw = lambda key: jr.normal(key, zero.shape, zero.dtype)
-    first = draw(key_start)
+    key_start, key_restart = jr.split(key)
+    random = lambda key: jr.normal(key, zero.shape, zero.dtype)
+    first = random(key_start)
     if start is not None:
         start = tree.ravel(start)[0]
         first = jnp.where(jnp.any(start != 0), start, first)
@@ -63,65 +65,73 @@ def lanczos(
     def step(carry, j):
         Q, q, scale = carry
         Q = Q.at[j].set(q)
-        clean = lambda v: v - (Q @ v) @ Q
-        w = tree.ravel(matvec(back(q)))[0]
+        orthogonalise = lambda v: v - (Q @ v) @ Q
+        w = tree.ravel(matvec(unravel(q)))[0]
         alpha = q @ w
-        w = clean(clean(w))
+        w = orthogonalise(orthogonalise(w))
         beta = jnp.linalg.norm(w)
-        scale = jnp.maximum(scale, jnp.abs(alpha) + beta)  # grows to the size of A
-        closed = beta <= 10 * eps * scale
-        w = jax.lax.cond(closed, lambda: clean(clean(draw(jr.fold_in(key_fresh, j)))), lambda: w)
-        return (Q, _unit(w), scale), (alpha, jnp.where(closed, jnp.zeros_like(beta), beta))
+        scale = jnp.maximum(scale, jnp.abs(alpha) + beta)  # an estimate of the norm of A
+        invariant = beta <= 10 * eps * scale
 
-    nothing = jnp.zeros((steps, zero.size), zero.dtype), _unit(first), jnp.zeros((), zero.dtype)
-    _, (alpha, beta) = jax.lax.scan(step, nothing, jnp.arange(steps))
-    return Lanczos(alpha, beta)
+        def restart():
+            return orthogonalise(orthogonalise(random(jr.fold_in(key_restart, j))))
+
+        w = jax.lax.cond(invariant, restart, lambda: w)
+        return (Q, _normalise(w), scale), (alpha, jnp.where(invariant, jnp.zeros_like(beta), beta))
+
+    start_state = (
+        jnp.zeros((steps, zero.size), zero.dtype),
+        _normalise(first),
+        jnp.zeros((), zero.dtype),
+    )
+    _, (alpha, beta) = jax.lax.scan(step, start_state, jnp.arange(steps))
+    return Tridiagonal(alpha, beta)
 
 
-def _unit(v: Float[Array, " p"]) -> Float[Array, " p"]:
-    size = jnp.linalg.norm(v)
-    return v / jnp.where(size > 0, size, jnp.ones_like(size))
+def _normalise(v: Float[Array, " p"]) -> Float[Array, " p"]:
+    norm = jnp.linalg.norm(v)
+    return v / jnp.where(norm > 0, norm, jnp.ones_like(norm))
 
 
-class Ritz(NamedTuple):
-    r"""Eigenvalues $\theta_i$ of $T$, ascending; each has an eigenvalue of $A$ within its bound
-    $|\beta_m s_{mi}|$.
+class RitzValues(NamedTuple):
+    r"""Eigenvalues $\theta_i$ of $T$ in ascending order; $A$ has an eigenvalue within the bound
+    $|\beta_m s_{mi}|$ of each.
     """
 
     values: Float[np.ndarray, " m"]
     bounds: Float[np.ndarray, " m"]
-    first: Float[np.ndarray, " m"]  # s_{1i}: the first entries of the eigenvectors of T
+    first_components: Float[np.ndarray, " m"]  # s_{1i} of the eigenvectors of T
 
 
-def ritz(T: Lanczos) -> Ritz:
-    """The spectrum of $T$, in double precision on the host."""
+def ritz_values(T: Tridiagonal) -> RitzValues:
+    """The eigenvalues of $T$, computed in double precision on the host."""
     alpha = np.asarray(T.alpha, np.float64)
     beta = np.asarray(T.beta, np.float64)
     values, S = np.linalg.eigh(np.diag(alpha) + np.diag(beta[:-1], 1) + np.diag(beta[:-1], -1))
-    return Ritz(values, np.abs(beta[-1] * S[-1]), S[0])
+    return RitzValues(values, np.abs(beta[-1] * S[-1]), S[0])
 
 
-def rise(slope: float, seen: Ritz, *, radius: float) -> float:
-    r"""The most a quadratic can rise within a radius, seen by a Lanczos run that was started at its
-    gradient $g$:
+def trust_region_maximum(gradient_norm: float, spectrum: RitzValues, *, radius: float) -> float:
+    r"""The maximum of a quadratic in a ball, from a Lanczos run that was started at its gradient
+    $g$:
 
     $$\max_{\|\varepsilon\| \le r} g^\top \varepsilon + \tfrac12 \varepsilon^\top A \varepsilon.$$
 
-    With $\|g\|$ the slope and $b_i = \|g\| s_{1i}$, the maximiser is $c_i = b_i / (\mu - \theta_i)$
-    where $\mu \ge \max(\theta_{\max}, 0)$ makes $\|c\| = r$, found by bisection; if no such $\mu$
-    exists, the rest of the radius goes along the top eigenvector, or, for a concave $A$, is not
-    used (Gould, Lucidi, Roma & Toint 1999).
+    With $b_i = \|g\| s_{1i}$, the maximiser is $c_i = b_i / (\mu - \theta_i)$, where bisection
+    finds the $\mu \ge \max(\theta_{\max}, 0)$ for which $\|c\| = r$. If there is none, the rest of
+    the radius goes along the top eigenvector, or, for a negative definite $A$, is not used (Gould,
+    Lucidi, Roma & Toint 1999).
 
-    >>> import numpy as np
-    >>> rise(0.0, Ritz(np.array([1.0, 4.0]), np.zeros(2), np.array([0.6, 0.8])), radius=0.5)
+    >>> spectrum = RitzValues(np.array([1.0, 4.0]), np.zeros(2), np.array([0.6, 0.8]))
+    >>> trust_region_maximum(0.0, spectrum, radius=0.5)
     0.5
     """
-    theta = seen.values
-    b = slope * seen.first
+    theta = spectrum.values
+    b = gradient_norm * spectrum.first_components
     floor = max(theta[-1], 0.0)
     c = lambda mu: np.divide(b, mu - theta, out=np.zeros_like(b), where=np.abs(b) > 1e-300)
     low = floor
-    high = floor + slope / radius
+    high = floor + gradient_norm / radius
     with np.errstate(divide="ignore", over="ignore"):
         for _ in range(200):
             mu = (low + high) / 2

@@ -1,29 +1,29 @@
-"""Predictions examined: calibration, mistakes, uncertainty, decision boundaries, feature
-importance.
+"""Predictions: calibration, confusion matrix, uncertainty (MC dropout), decision boundaries,
+permutation importance.
 """
 
 from .calibration import Calibration as Calibration
 from .calibration import calibration as calibration
-from .decision_boundary import Boundary as Boundary
-from .decision_boundary import boundary as boundary
-from .interval_coverage import Intervals as Intervals
-from .interval_coverage import intervals as intervals
-from .mc_dropout import DropoutBelief as DropoutBelief
+from .decision_boundary import DecisionBoundary as DecisionBoundary
+from .decision_boundary import decision_boundary as decision_boundary
+from .interval_coverage import IntervalCoverage as IntervalCoverage
+from .interval_coverage import interval_coverage as interval_coverage
 from .mc_dropout import DropoutPenalty as DropoutPenalty
+from .mc_dropout import MCDropout as MCDropout
 from .mc_dropout import dropout_average as dropout_average
-from .mc_dropout import dropout_belief as dropout_belief
 from .mc_dropout import dropout_penalty as dropout_penalty
-from .mistakes import Confusion as Confusion
-from .mistakes import Worst as Worst
-from .mistakes import confusion as confusion
-from .mistakes import worst as worst
-from .permutation_importance import Importance as Importance
-from .permutation_importance import importance as importance
-from .uncertainty import Doubt as Doubt
-from .uncertainty import doubt as doubt
-from .version_space import Cone as Cone
+from .mc_dropout import mc_dropout as mc_dropout
+from .mistakes import ConfidentMistakes as ConfidentMistakes
+from .mistakes import ConfusionMatrix as ConfusionMatrix
+from .mistakes import confident_mistakes as confident_mistakes
+from .mistakes import confusion_matrix as confusion_matrix
+from .permutation_importance import PermutationImportance as PermutationImportance
+from .permutation_importance import permutation_importance as permutation_importance
+from .uncertainty import DropoutUncertainty as DropoutUncertainty
+from .uncertainty import dropout_uncertainty as dropout_uncertainty
 from .version_space import Margins as Margins
-from .version_space import Volume as Volume
+from .version_space import VersionCone as VersionCone
+from .version_space import VersionVolume as VersionVolume
 from .version_space import hyperplane as hyperplane
 from .version_space import in_version_space as in_version_space
 from .version_space import margins as margins

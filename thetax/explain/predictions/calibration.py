@@ -1,8 +1,7 @@
-r"""Calibration: of all the times a network says 90 %, is it right nine times out of ten?
+r"""Calibration of a classifier: expected calibration error (ECE) and proper scores.
 
-The predictions are put into $B$ bins by their confidence $\max_j P(j \mid x)$. In bin $b$ with
-$n_b$ of them, the mean confidence is $c_b$ and the share that is right $a_b$; a calibrated network
-has $a_b = c_b$.
+Predictions are grouped into $B$ bins by confidence $\max_j P(j \mid x)$. Bin $b$ has $n_b$
+examples, mean confidence $c_b$ and accuracy $a_b$; a calibrated classifier has $a_b = c_b$.
 """
 
 from dataclasses import dataclass
@@ -10,14 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
+from ...check import expect_count
 from ...core import Batch, Model
-from ..class_probabilities import belief, truth
+from ..class_probabilities import integer_labels, log_probabilities
 
 
 @dataclass(frozen=True)
 class Calibration:
-    r"""$\mathrm{ECE} = \sum_b \frac{n_b}{n} |a_b - c_b|$, two proper scores, and the bins; an empty
-    bin has NaN.
+    r"""Expected calibration error $\mathrm{ECE} = \sum_b \frac{n_b}{n} |a_b - c_b|$, two proper
+    scores, and the bins of the reliability diagram; NaN in an empty bin.
     """
 
     error: float  # the expected calibration error
@@ -29,15 +29,13 @@ class Calibration:
 
     @property
     def overconfidence(self) -> float:
-        """How much surer the network is than it is right, on average; negative if it is too
-        modest.
-        """
+        """Mean confidence minus accuracy; negative if the classifier is underconfident."""
         share = self.count / self.count.sum()
         return float(np.nansum(share * (self.confidence - self.accuracy)))
 
     @property
     def interval(self) -> tuple[Float[np.ndarray, " bins"], Float[np.ndarray, " bins"]]:
-        """Within which the accuracy of each bin lies, at 95 % (Wilson 1927)."""
+        """95 % confidence interval of the accuracy of each bin (Wilson 1927)."""
         a = self.accuracy
         n = np.where(self.count > 0, self.count, np.nan)
         z2 = 1.96**2
@@ -49,39 +47,38 @@ class Calibration:
 
 
 def calibration(model: Model, data: Batch, *, bins: int = 15) -> Calibration:
-    r"""How far a classifier's confidence is from its accuracy on labelled data `(xs, ys)`.
+    r"""Expected calibration error and reliability bins of a classifier on labelled data `(xs, ys)`.
 
-    Bin $b$ holds the confidences in $((b-1)/B, b/B]$. The error is biased upwards when bins hold
-    few examples. Guo, Pleiss, Sun & Weinberger 2017; Brier 1950.
+    Bin $b$ holds confidences in $((b-1)/B, b/B]$. The error is biased upwards if bins hold few
+    examples. Guo, Pleiss, Sun & Weinberger 2017; Brier 1950.
 
     >>> import jax.numpy as jnp
     >>> from thetax.layers import Linear
-    >>> sure = Linear(jnp.array([[0.0], [100.0]]), jnp.zeros(2))  # always says class 1
-    >>> found = calibration(sure, (jnp.ones((4, 1)), jnp.array([1, 1, 1, 0])), bins=10)
-    >>> found.error, found.count.tolist()
+    >>> model = Linear(jnp.array([[0.0], [100.0]]), jnp.zeros(2))  # always predicts class 1
+    >>> result = calibration(model, (jnp.ones((4, 1)), jnp.array([1, 1, 1, 0])), bins=10)
+    >>> result.error, result.count.tolist()
     (0.25, [0, 0, 0, 0, 0, 0, 0, 0, 0, 4])
     """
-    if bins < 1:
-        raise ValueError(f"calibration: bins must be at least 1; got {bins}.")
+    expect_count("calibration", bins=bins)
     xs, ys = data
-    log_p = np.asarray(belief(model, xs), np.float64)
+    log_p = np.asarray(log_probabilities(model, xs), np.float64)
     n, k = log_p.shape
-    y = truth(ys, k)
+    y = integer_labels(ys, k)
     p = np.exp(log_p)
     confidence = p.max(axis=1)
-    right = p.argmax(axis=1) == y
-    b = np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)
-    count = np.bincount(b, minlength=bins)
+    correct = p.argmax(axis=1) == y
+    bin_index = np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)
+    count = np.bincount(bin_index, minlength=bins)
     mean = lambda values: (
-        np.bincount(b, values, minlength=bins) / np.where(count > 0, count, np.nan)
+        np.bincount(bin_index, values, minlength=bins) / np.where(count > 0, count, np.nan)
     )
-    c = mean(confidence)
-    a = mean(right)
+    mean_confidence = mean(confidence)
+    accuracy = mean(correct)
     return Calibration(
-        error=float(np.nansum(count / n * np.abs(a - c))),
+        error=float(np.nansum(count / n * np.abs(accuracy - mean_confidence))),
         nll=float(-log_p[np.arange(n), y].mean()),
         brier=float(np.square(p - np.eye(k)[y]).sum(axis=1).mean()),
-        confidence=c,
-        accuracy=a,
+        confidence=mean_confidence,
+        accuracy=accuracy,
         count=count,
     )

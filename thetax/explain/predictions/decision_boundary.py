@@ -1,9 +1,9 @@
-r"""Where a classifier changes its mind, on a window of a plane of inputs (§2.6).
+r"""Decision boundary of a classifier on a plane of inputs (§2.6).
 
-A piecewise linear network has logits $A_i s + c_i$ on each cell, so that the border between two
-classes is a line there, $\{s : z_j(s) = z_l(s)\}$, as far as no third logit is larger: the boundary
-is a set of segments, computed and not sampled. Of any classifier there is a picture of the class at
-each point of a grid.
+A piecewise linear network has logits $A_i s + c_i$ on each linear region, so the boundary between
+two classes is a line there, $\{s : z_j(s) = z_l(s)\}$, where no third logit is larger: the boundary
+is a set of segments, computed exactly. For any classifier the predicted class is evaluated on a
+grid.
 """
 
 from dataclasses import dataclass
@@ -15,95 +15,95 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from ...core import Batch, Model, floats
+from ...core import Batch, Model, as_floats
 from ...layers import Chain, Linear
 from ...models import MLP
-from ..class_probabilities import belief, truth
+from ..class_probabilities import integer_labels, log_probabilities
 from ..linear_regions.piecewise import NotPiecewiseLinear
-from ..linear_regions.polygons import TooMany
-from ..linear_regions.regions import Regions, Window, regions
+from ..linear_regions.polygons import TooManyRegions
+from ..linear_regions.regions import InputPlane, LinearRegions, enumerate_regions
 from .version_space import hyperplane
 
 
 @dataclass(frozen=True)
-class Boundary:
-    """The class at each point of a grid, and, for a piecewise linear network, its cells and its
-    exact borders.
+class DecisionBoundary:
+    """The predicted class at each point of a grid and, for a piecewise linear network, its linear
+    regions and the exact boundary.
     """
 
-    image: Int[np.ndarray, "g g"]  # rows from the bottom up
-    window: Window
-    regions: Regions | None
-    segments: Float[np.ndarray, "s 2 2"]  # both ends of each piece of border
-    pairs: Int[np.ndarray, "s 2"]  # the classes on its two sides
-    reason: str  # why there are no cells
-    places: Float[np.ndarray, "n 2"]  # examples, projected onto the plane
+    image: Int[np.ndarray, "g g"]  # predicted classes, rows from the bottom up
+    plane: InputPlane
+    regions: LinearRegions | None
+    segments: Float[np.ndarray, "s 2 2"]  # both ends of each segment of the boundary
+    pairs: Int[np.ndarray, "s 2"]  # the classes on both sides of each segment
+    reason: str  # why there are no regions
+    points: Float[np.ndarray, "n 2"]  # examples, projected onto the plane
     labels: Int[np.ndarray, " n"]
     distances: Float[np.ndarray, " n"]  # of the examples from the plane
     classes: tuple[str, ...]
 
 
-def boundary(
+def decision_boundary(
     model: Model,
-    window: Window,
+    plane: InputPlane,
     *,
     examples: Batch | None = None,
     classes: tuple[str, ...] = (),
     grid: int = 200,
-    most: int = 50_000,
-) -> Boundary:
-    """The decision boundary of any classifier on a window, with the labelled `examples` beside it.
+    max_regions: int = 50_000,
+) -> DecisionBoundary:
+    """Decision boundary of any classifier on a plane of inputs, with labelled `examples` projected
+    onto it.
 
-    Where there are more than `most` cells the window is halved about its centre until there are
-    not. A network that is not piecewise linear is seen on the grid alone, and `reason` says why; of
-    a perceptron the border is exact.
+    If the rectangle has more than `max_regions` linear regions, it is halved about its centre until
+    it has not. For a network that is not piecewise linear only the `grid` x `grid` image is
+    computed, and `reason` says why; for a perceptron the boundary is exact.
 
     >>> from thetax.layers import Linear
-    >>> from thetax.explain import window
-    >>> found = boundary(
-    ...     Linear(jnp.array([[2.0, 0.0]]), jnp.array([-1.0])), window(-1.0, 1.0), grid=4
-    ... )
-    >>> found.segments.tolist(), found.image[0].tolist()
+    >>> from thetax.explain import input_plane
+    >>> model = Linear(jnp.array([[2.0, 0.0]]), jnp.array([-1.0]))
+    >>> result = decision_boundary(model, input_plane(-1.0, 1.0), grid=4)
+    >>> result.segments.tolist(), result.image[0].tolist()
     ([[[0.5, -1.0], [0.5, 1.0]]], [0, 0, 0, 1])
     """
     if grid < 2:
-        raise ValueError(f"boundary: the grid needs at least 2 points a side; got {grid}.")
-    found, reason = None, ""
-    while found is None and not reason:
+        raise ValueError(f"decision_boundary: grid must be at least 2; got {grid}.")
+    regions, reason = None, ""
+    while regions is None and not reason:
         try:
-            found = regions(model, window, most=most)
-        except TooMany:
-            window = window.zoomed(0.5)
-        except NotPiecewiseLinear as refusal:
-            reason = refusal.reason
-    image, k = _classes_on(model, window, grid)
-    segments, pairs = _borders(found if found is not None else _sides(model, window))
+            regions = enumerate_regions(model, plane, max_regions=max_regions)
+        except TooManyRegions:
+            plane = plane.zoom(0.5)
+        except NotPiecewiseLinear as error:
+            reason = error.reason
+    image, k = _classes_on(model, plane, grid)
+    segments, pairs = _segments(regions if regions is not None else _half_planes(model, plane))
     names = classes or tuple(str(j) for j in range(k))
-    return Boundary(
-        image, window, found, segments, pairs, reason, *_seen_from(window, examples, k), names
+    points, labels, distances = _project_examples(plane, examples, k)
+    return DecisionBoundary(
+        image, plane, regions, segments, pairs, reason, points, labels, distances, names
     )
 
 
-def _seen_from(
-    window: Window, examples: Batch | None, k: int
+def _project_examples(
+    plane: InputPlane, examples: Batch | None, k: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     if examples is None:
         return np.zeros((0, 2)), np.zeros(0, np.int64), np.zeros(0)
     xs, ys = (np.asarray(part) for part in examples)
-    places = window.places(xs)
-    away = (xs - window.inputs(places)).reshape(len(xs), -1)
-    return places, truth(ys, k), np.linalg.norm(away, axis=1)
+    points = plane.coordinates(xs)
+    residuals = (xs - plane.inputs(points)).reshape(len(xs), -1)
+    return points, integer_labels(ys, k), np.linalg.norm(residuals, axis=1)
 
 
-def _classes_on(model: Any, window: Window, grid: int) -> tuple[Int[np.ndarray, "g g"], int]:
-    """The class at the middle of each of the grid's squares, row by row, and how many classes there
-    are.
+def _classes_on(model: Any, plane: InputPlane, grid: int) -> tuple[Int[np.ndarray, "g g"], int]:
+    """The predicted class at the centre of each grid square, row by row, and the number of
+    classes.
     """
-    shares = (np.arange(grid) + 0.5) / grid
-    across, up = (low + shares * (high - low) for low, high in zip(window.low, window.high))
+    centres = (np.arange(grid) + 0.5) / grid
+    across, up = (low + centres * (high - low) for low, high in zip(plane.low, plane.high))
     span = [
-        jnp.asarray(part, jnp.result_type(float))
-        for part in (window.origin, window.axes, across, up)
+        jnp.asarray(part, jnp.result_type(float)) for part in (plane.origin, plane.axes, across, up)
     ]
     best, k = _rows(model, *span)
     return np.asarray(best), int(k.shape[0])
@@ -113,84 +113,81 @@ def _classes_on(model: Any, window: Window, grid: int) -> tuple[Int[np.ndarray, 
 def _rows(model: Any, origin: Array, axes: Array, across: Array, up: Array) -> tuple[Array, Array]:
     def row(height):
         shift = across.reshape(-1, *(1,) * origin.ndim) * axes[:1] + (height * axes[1])[None]
-        return belief(model, origin[None] + shift)
+        return log_probabilities(model, origin[None] + shift)
 
     log_p = jax.eval_shape(row, up[0])
     return jax.lax.map(lambda height: row(height).argmax(axis=1), up), jnp.zeros(log_p.shape[1])
 
 
-def _sides(model: Model, window: Window) -> Regions | None:
-    """The score of a classifier with a hyperplane, whatever it makes of its sign; its border is a
-    line as well.
+def _half_planes(model: Model, plane: InputPlane) -> LinearRegions | None:
+    """The linear score of a classifier with a hyperplane (a perceptron outputs only its sign), as
+    linear regions.
     """
-    plane = hyperplane(model)
-    if plane is None:
+    separator = hyperplane(model)
+    if separator is None:
         return None
-    row = lambda part: floats("boundary", part)[None]
-    return regions(
-        MLP(Chain(Linear(row(plane.w), None if plane.b is None else row(plane.b)))), window
-    )
+    row = lambda part: as_floats("decision_boundary", part)[None]
+    score = Linear(row(separator.w), None if separator.b is None else row(separator.b))
+    return enumerate_regions(MLP(Chain(score)), plane)
 
 
-def _borders(found: Regions | None) -> tuple[Float[np.ndarray, "s 2 2"], Int[np.ndarray, "s 2"]]:
-    """The pieces of border in the cells in which not all corners are of one class; in the others
-    there are none.
-    """
-    if found is None:
+def _segments(
+    regions: LinearRegions | None,
+) -> tuple[Float[np.ndarray, "s 2 2"], Int[np.ndarray, "s 2"]]:
+    """The boundary segments of all regions, and the two classes of each."""
+    if regions is None:
         return np.zeros((0, 2, 2)), np.zeros((0, 2), np.int64)
-    A, c = found.A, found.c
+    A, c = regions.A, regions.c
     if A.shape[1] == 1:  # log-odds z are the logits (0, z)
         A = np.concatenate([0 * A, A], axis=1)
         c = np.concatenate([0 * c, c], axis=1)
-    logits = np.einsum("pkd,pmd->pkm", found.corners, A) + c[:, None]
+    logits = np.einsum("pkd,pmd->pkm", regions.corners, A) + c[:, None]
     best = logits.argmax(axis=2)
+    # Logits are affine on a region: if all corners have one class, no boundary crosses it.
     mixed = np.flatnonzero((best != best[:, :1]).any(axis=1))
-    corners, logits, A, c = (part[mixed] for part in (found.corners, logits, A, c))
+    corners, logits, A, c = (part[mixed] for part in (regions.corners, logits, A, c))
     segments = [np.zeros((0, 2, 2))]
     pairs = [np.zeros((0, 2), np.int64)]
     for j, l in combinations(range(A.shape[1]), 2):
-        ends = _border(corners, logits, A, c, j, l)
+        ends = _segments_between(corners, logits, A, c, j, l)
         segments.append(ends)
         pairs.append(np.tile([[j, l]], (len(ends), 1)))
     return np.concatenate(segments), np.concatenate(pairs)
 
 
-def _border(
+def _segments_between(
     corners: np.ndarray, logits: np.ndarray, A: np.ndarray, c: np.ndarray, j: int, l: int
 ) -> np.ndarray:
-    """Where logits $j$ and $l$ are equal and no other is larger: both ends, in each cell that has
-    such places.
+    """The segment of each region on which logits $j$ and $l$ are equal and no other is larger, for
+    the regions that have one.
     """
     gap = logits[..., j] - logits[..., l]
-    after = np.roll(gap, -1, axis=1)
-    meets = (gap >= 0) != (after >= 0)
-    crossed = np.flatnonzero(meets.sum(axis=1) == 2)
-    first = meets[crossed].argmax(axis=1)
-    second = meets.shape[1] - 1 - meets[crossed, ::-1].argmax(axis=1)
+    next_gap = np.roll(gap, -1, axis=1)
+    changes = (gap >= 0) != (next_gap >= 0)  # edges of the polygon that the line crosses
+    crossed = np.flatnonzero(changes.sum(axis=1) == 2)
+    first = changes[crossed].argmax(axis=1)
+    second = changes.shape[1] - 1 - changes[crossed, ::-1].argmax(axis=1)
     ends = np.stack(
-        [_zero(corners[crossed], gap[crossed], place) for place in (first, second)], axis=1
+        [_zero_on_edge(corners[crossed], gap[crossed], edge) for edge in (first, second)], axis=1
     )
     z = np.einsum("ped,pmd->pem", ends, A[crossed]) + c[crossed][:, None]
-    ahead = np.maximum(z[..., j], z[..., l])[..., None] - z  # of every class, at both ends
-    ahead[..., [j, l]] = 0.0
-    start = ahead[:, 0]
-    stop = ahead[:, 1]
-    share = np.divide(start, start - stop, out=np.zeros_like(start), where=start != stop)
-    enters = np.where((start < 0) & (stop >= 0), share, np.where(start < 0, 1.0, 0.0)).max(axis=1)
-    leaves = np.where((start >= 0) & (stop < 0), share, np.where(stop < 0, 0.0, 1.0)).min(axis=1)
-    real = leaves > enters
-    at = np.stack([enters, leaves], axis=1)[real][..., None]
-    return ends[real, :1] + at * (ends[real, 1:] - ends[real, :1])
+    # By how much the two logits exceed every other one, at both ends: affine along the segment.
+    lead = np.maximum(z[..., j], z[..., l])[..., None] - z
+    lead[..., [j, l]] = 0.0
+    start = lead[:, 0]
+    stop = lead[:, 1]
+    zero = np.divide(start, start - stop, out=np.zeros_like(start), where=start != stop)
+    enters = np.where((start < 0) & (stop >= 0), zero, np.where(start < 0, 1.0, 0.0)).max(axis=1)
+    leaves = np.where((start >= 0) & (stop < 0), zero, np.where(stop < 0, 0.0, 1.0)).min(axis=1)
+    nonempty = leaves > enters
+    t = np.stack([enters, leaves], axis=1)[nonempty][..., None]
+    return ends[nonempty, :1] + t * (ends[nonempty, 1:] - ends[nonempty, :1])
 
 
-def _zero(corners: np.ndarray, gap: np.ndarray, place: np.ndarray) -> np.ndarray:
-    """The zero of an affine function on the side of each polygon that begins at the given
-    corner.
-    """
+def _zero_on_edge(corners: np.ndarray, gap: np.ndarray, edge: np.ndarray) -> np.ndarray:
+    """The zero of an affine function on one edge of each polygon; edge $i$ begins at corner $i$."""
     row = np.arange(len(gap))
-    after = (place + 1) % gap.shape[1]
-    a = gap[row, place]
+    after = (edge + 1) % gap.shape[1]
+    a = gap[row, edge]
     b = gap[row, after]
-    return corners[row, place] + (a / (a - b))[:, None] * (
-        corners[row, after] - corners[row, place]
-    )
+    return corners[row, edge] + (a / (a - b))[:, None] * (corners[row, after] - corners[row, edge])

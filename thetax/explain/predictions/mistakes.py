@@ -1,4 +1,4 @@
-r"""Where a classifier goes wrong: which classes it confuses, and the mistakes it was surest of."""
+r"""Mistakes of a classifier: its confusion matrix, and the errors with the highest confidence."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,14 +6,15 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
+from ...check import expect_count
 from ...core import Batch, Model
-from ..class_probabilities import belief, truth
+from ..class_probabilities import integer_labels, log_probabilities
 
 
 @dataclass(frozen=True)
-class Confusion:
-    r"""$C_{ij}$, how many examples of class $i$ were taken for class $j$, and the error of each
-    class.
+class ConfusionMatrix:
+    r"""$C_{ij}$, the number of examples of class $i$ predicted as class $j$, and the error rate of
+    each class.
     """
 
     counts: Int[np.ndarray, "k k"]
@@ -22,109 +23,111 @@ class Confusion:
 
     @property
     def error(self) -> float:
-        """The share of all examples off the diagonal."""
+        """The error rate over all examples."""
         return float(1 - np.trace(self.counts) / self.counts.sum())
 
-    def met(self) -> "Confusion":
-        """Of the classes only those that an example is of, or was taken for.
+    def without_empty_classes(self) -> "ConfusionMatrix":
+        """The matrix without classes that no example has and that were never predicted.
 
-        >>> found = Confusion(
+        >>> matrix = ConfusionMatrix(
         ...     np.array([[1, 0, 2], [0, 0, 0], [0, 0, 0]]), np.array([0.5, 0, 0]), ("a", "b", "c")
         ... )
-        >>> found.met().counts.tolist(), found.met().classes
+        >>> matrix = matrix.without_empty_classes()
+        >>> matrix.counts.tolist(), matrix.classes
         ([[1, 2], [0, 0]], ('a', 'c'))
         """
-        at = np.flatnonzero(self.counts.any(axis=0) | self.counts.any(axis=1))
-        return Confusion(
-            self.counts[np.ix_(at, at)], self.errors[at], tuple(self.classes[i] for i in at)
+        kept = np.flatnonzero(self.counts.any(axis=0) | self.counts.any(axis=1))
+        return ConfusionMatrix(
+            self.counts[np.ix_(kept, kept)],
+            self.errors[kept],
+            tuple(self.classes[i] for i in kept),
         )
 
 
-def confusion(model: Model, data: Batch, classes: Sequence[str] = ()) -> Confusion:
-    r"""Counts truth (rows) against guess (columns) over labelled data `(xs, ys)`.
+def confusion_matrix(model: Model, data: Batch, classes: Sequence[str] = ()) -> ConfusionMatrix:
+    r"""Confusion matrix of a classifier on labelled data `(xs, ys)`: rows are true classes, columns
+    predicted ones.
 
     >>> import jax.numpy as jnp
     >>> from thetax.layers import Linear
-    >>> net = Linear(jnp.eye(2), jnp.zeros(2))
-    >>> found = confusion(
-    ...     net,
-    ...     (jnp.array([[2.0, 1.0], [0.0, 1.0], [0.0, 3.0]]), jnp.array([0, 0, 1])),
-    ...     ("cat", "dog"),
-    ... )
-    >>> found.counts.tolist(), found.errors.tolist()
+    >>> model = Linear(jnp.eye(2), jnp.zeros(2))
+    >>> data = jnp.array([[2.0, 1.0], [0.0, 1.0], [0.0, 3.0]]), jnp.array([0, 0, 1])
+    >>> matrix = confusion_matrix(model, data, ("cat", "dog"))
+    >>> matrix.counts.tolist(), matrix.errors.tolist()
     ([[1, 1], [0, 1]], [0.5, 0.0])
     """
     xs, ys = data
-    log_p = np.asarray(belief(model, xs))
+    log_p = np.asarray(log_probabilities(model, xs))
     k = log_p.shape[1]
-    y = truth(ys, k)
+    y = integer_labels(ys, k)
     counts = np.bincount(k * y + log_p.argmax(axis=1), minlength=k * k).reshape(k, k)
     total = counts.sum(axis=1)
     errors = 1 - np.diagonal(counts) / np.where(total > 0, total, np.nan)
-    return Confusion(counts, errors, class_names(classes, k))
+    return ConfusionMatrix(counts, errors, class_names(classes, k))
 
 
 @dataclass(frozen=True)
-class Worst:
-    """The most confidently wrong examples, the worst first."""
+class ConfidentMistakes:
+    """The misclassified examples with the highest confidence, in descending order."""
 
-    index: Int[np.ndarray, " m"]  # their places in the data
+    indices: Int[np.ndarray, " m"]  # of the examples in the data
     x: Shaped[np.ndarray, "m ..."]
     truth: Int[np.ndarray, " m"]
-    guess: Int[np.ndarray, " m"]
-    confidence: Float[np.ndarray, " m"]  # the probability given to the guess
-    chance: Float[np.ndarray, " m"]  # the probability given to the truth
-    mistakes: int  # in all the data
-    examples: int
+    predicted: Int[np.ndarray, " m"]
+    confidence: Float[np.ndarray, " m"]  # probability of the predicted class
+    truth_probability: Float[np.ndarray, " m"]  # probability of the true class
+    n_mistakes: int  # in all the data
+    n_examples: int
     classes: tuple[str, ...]
-    tokens: tuple[str, ...] = ()  # names of what x is made of, where it is a sequence of tokens
+    vocab: tuple[str, ...] = ()  # token strings, if x is a sequence of tokens
 
 
-def worst(
+def confident_mistakes(
     model: Model,
     data: Batch,
     *,
-    count: int = 12,
+    n_examples: int = 12,
     classes: Sequence[str] = (),
-    tokens: Sequence[str] = (),
-) -> Worst:
-    r"""The `count` mistakes with the greatest $\max_j P(j \mid x)$; fewer if there are fewer
-    mistakes.
+    vocab: Sequence[str] = (),
+) -> ConfidentMistakes:
+    r"""The `n_examples` misclassified examples with the highest confidence $\max_j P(j \mid x)$, or
+    all if there are fewer.
 
     >>> import jax.numpy as jnp
     >>> from thetax.layers import Linear
-    >>> net = Linear(jnp.eye(2), jnp.zeros(2))
-    >>> found = worst(net, (jnp.array([[1.0, 0.0], [9.0, 0.0], [0.0, 1.0]]), jnp.array([1, 1, 1])))
-    >>> found.index.tolist(), found.guess.tolist()
+    >>> model = Linear(jnp.eye(2), jnp.zeros(2))
+    >>> data = jnp.array([[1.0, 0.0], [9.0, 0.0], [0.0, 1.0]]), jnp.array([1, 1, 1])
+    >>> result = confident_mistakes(model, data)
+    >>> result.indices.tolist(), result.predicted.tolist()
     ([1, 0], [0, 0])
     """
-    if count < 1:
-        raise ValueError(f"worst: count must be at least 1; got {count}.")
+    expect_count("confident_mistakes", n_examples=n_examples)
     xs, ys = data
-    log_p = np.asarray(belief(model, xs), np.float64)
+    log_p = np.asarray(log_probabilities(model, xs), np.float64)
     n, k = log_p.shape
-    y = truth(ys, k)
-    guess = log_p.argmax(axis=1)
-    wrong = np.flatnonzero(guess != y)
-    top = wrong[np.argsort(-log_p[wrong, guess[wrong]], kind="stable")[:count]]
-    return Worst(
-        index=top,
+    y = integer_labels(ys, k)
+    predicted = log_p.argmax(axis=1)
+    wrong = np.flatnonzero(predicted != y)
+    top = wrong[np.argsort(-log_p[wrong, predicted[wrong]], kind="stable")[:n_examples]]
+    return ConfidentMistakes(
+        indices=top,
         x=np.asarray(xs)[top],
         truth=y[top],
-        guess=guess[top],
-        confidence=np.exp(log_p[top, guess[top]]),
-        chance=np.exp(log_p[top, y[top]]),
-        mistakes=len(wrong),
-        examples=n,
+        predicted=predicted[top],
+        confidence=np.exp(log_p[top, predicted[top]]),
+        truth_probability=np.exp(log_p[top, y[top]]),
+        n_mistakes=len(wrong),
+        n_examples=n,
         classes=class_names(classes, k),
-        tokens=tuple(tokens),
+        vocab=tuple(vocab),
     )
 
 
 def class_names(classes: Sequence[str], k: int) -> tuple[str, ...]:
-    """The names of $k$ classes, which are their numbers unless given."""
+    """The names of $k$ classes; their indices if no names are given."""
     if classes and len(classes) != k:
         raise ValueError(
-            f"classes: the model tells {k} classes apart, but {len(classes)} names were given."
+            f"classes: the model has {k} classes, but {len(classes)} names were given. "
+            "Give one name for each class."
         )
     return tuple(str(name) for name in classes) or tuple(str(j) for j in range(k))

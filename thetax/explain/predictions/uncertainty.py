@@ -1,7 +1,8 @@
-r"""Does a network doubt where it errs? Monte-Carlo dropout held against the truth (§8.4).
+r"""Predictive uncertainty of a network with dropout, compared with its mistakes (§8.4).
 
-The crowd of thinned networks has an opinion $\bar p$ of each example and a doubt, the entropy
-$H(\bar p)$. The doubt is worth something if the answers that turn out wrong are the doubtful ones.
+Monte-Carlo dropout gives a mean prediction $\bar p$ for each example and an uncertainty, the
+entropy $H(\bar p)$. The uncertainty is useful if wrong predictions have a higher one than correct
+predictions.
 """
 
 from collections.abc import Sequence
@@ -10,81 +11,85 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Int, PRNGKeyArray, Shaped
 
+from ...check import expect_count
 from ...core import Batch, Model
-from ..class_probabilities import truth
-from .mc_dropout import DropoutBelief, dropout_belief
+from ..class_probabilities import integer_labels
+from .mc_dropout import MCDropout, mc_dropout
 from .mistakes import class_names
 
 
 @dataclass(frozen=True)
-class Doubt:
-    """The doubt about each example and whether the crowd is right; then the most doubtful, the
-    worst first.
+class DropoutUncertainty:
+    """Monte-Carlo dropout predictions with the true labels, and the most uncertain examples in
+    descending order.
     """
 
-    belief: DropoutBelief
+    prediction: MCDropout
     truth: Int[np.ndarray, " n"]
-    index: Int[np.ndarray, " m"]  # the places of the most doubtful in the data
+    indices: Int[np.ndarray, " m"]  # of the most uncertain examples in the data
     x: Shaped[np.ndarray, "m ..."]
     classes: tuple[str, ...]
 
     @property
-    def guess(self) -> Int[np.ndarray, " n"]:
-        r"""$\arg\max_j \bar p_j$."""
-        return self.belief.probability.argmax(axis=1)
+    def predicted(self) -> Int[np.ndarray, " n"]:
+        r"""The predicted class, $\arg\max_j \bar p_j$."""
+        return self.prediction.probability.argmax(axis=1)
 
     @property
-    def right(self) -> Bool[np.ndarray, " n"]:
-        """Whether the crowd is right."""
-        return self.guess == self.truth
+    def correct(self) -> Bool[np.ndarray, " n"]:
+        """Whether the mean prediction is correct."""
+        return self.predicted == self.truth
 
     @property
-    def ranking(self) -> float:
-        """The chance that a wrong answer is doubted more than a right one, ties halved; NaN without
-        any of either.
+    def auroc(self) -> float:
+        """Area under the ROC curve for detecting mistakes by their entropy: the probability that a
+        wrong prediction is more uncertain than a correct one, ties counted half.
 
-        A half says that the doubt is worth nothing, 1 that it tells every mistake: the area under
-        the ROC curve (Mann & Whitney 1947).
+        A value of 0.5 means that the uncertainty is uninformative, 1 that it separates mistakes
+        from correct predictions; NaN without mistakes or without correct predictions (Mann &
+        Whitney 1947).
         """
-        right = np.sort(self.belief.entropy[self.right])
-        wrong = self.belief.entropy[~self.right]
-        if not len(right) or not len(wrong):
+        correct = np.sort(self.prediction.entropy[self.correct])
+        wrong = self.prediction.entropy[~self.correct]
+        if not len(correct) or not len(wrong):
             return float("nan")
-        below = [np.searchsorted(right, wrong, side) for side in ("left", "right")]
-        return float(np.mean(below) / len(right))
+        below = [np.searchsorted(correct, wrong, side) for side in ("left", "right")]
+        return float(np.mean(below) / len(correct))
 
     @property
-    def mistakes(self) -> int:
-        """How often the crowd is wrong."""
-        return int((~self.right).sum())
+    def n_mistakes(self) -> int:
+        """The number of wrong predictions."""
+        return int((~self.correct).sum())
 
 
-def doubt(
+def dropout_uncertainty(
     model: Model,
     data: Batch,
     *,
-    draws: int = 100,
-    count: int = 8,
+    n_samples: int = 100,
+    n_examples: int = 8,
     classes: Sequence[str] = (),
     key: PRNGKeyArray,
-) -> Doubt:
-    r"""Monte-Carlo dropout on labelled data `(xs, ys)`, with the `count` examples of the greatest
-    $H(\bar p)$ (§8.4).
+) -> DropoutUncertainty:
+    r"""Predictive uncertainty by Monte-Carlo dropout on labelled data `(xs, ys)`, with the
+    `n_examples` examples of the highest entropy $H(\bar p)$ (§8.4).
 
     Gal & Ghahramani 2016.
 
     >>> import jax.numpy as jnp
     >>> import jax.random as jr
     >>> from thetax.layers import Chain, Dropout, Linear
-    >>> net = Chain(Dropout(0.5), Linear(jnp.array([[4.0], [-4.0]]), jnp.zeros(2)))
-    >>> found = doubt(net, (jnp.array([[3.0], [0.1], [-3.0]]), jnp.array([0, 1, 1])), key=jr.key(0))
-    >>> found.index.tolist(), found.right.tolist(), found.ranking
+    >>> model = Chain(Dropout(0.5), Linear(jnp.array([[4.0], [-4.0]]), jnp.zeros(2)))
+    >>> data = jnp.array([[3.0], [0.1], [-3.0]]), jnp.array([0, 1, 1])
+    >>> result = dropout_uncertainty(model, data, key=jr.key(0))
+    >>> result.indices.tolist(), result.correct.tolist(), result.auroc
     ([1, 2, 0], [True, False, True], 1.0)
     """
-    if count < 1:
-        raise ValueError(f"doubt: count must be at least 1; got {count}.")
+    expect_count("dropout_uncertainty", n_examples=n_examples)
     xs, ys = data
-    belief = dropout_belief(model, xs, draws=draws, key=key)
-    k = belief.probability.shape[1]
-    top = np.argsort(-belief.entropy, kind="stable")[:count]
-    return Doubt(belief, truth(ys, k), top, np.asarray(xs)[top], class_names(classes, k))
+    prediction = mc_dropout(model, xs, n_samples=n_samples, key=key)
+    k = prediction.probability.shape[1]
+    top = np.argsort(-prediction.entropy, kind="stable")[:n_examples]
+    return DropoutUncertainty(
+        prediction, integer_labels(ys, k), top, np.asarray(xs)[top], class_names(classes, k)
+    )

@@ -1,31 +1,31 @@
-"""Signals inside a network: activations, gradients through depth and time, cost, the network's
-graph.
+"""Signals in a network: statistics of activations and weights, gradients through depth and time,
+FLOPs, effective parameters, the network as a graph.
 """
 
-from .activation_statistics import Activations as Activations
-from .activation_statistics import Gradients as Gradients
-from .activation_statistics import Weights as Weights
-from .activation_statistics import activations as activations
-from .activation_statistics import gradients as gradients
-from .activation_statistics import weights as weights
-from .cost import Cost as Cost
-from .cost import Pass as Pass
-from .cost import cost as cost
-from .cost import operations as operations
-from .curves import Curves as Curves
-from .curves import curves as curves
-from .effective_parameters import Shrinkage as Shrinkage
-from .effective_parameters import decay_factor as decay_factor
-from .effective_parameters import equivalent_steps as equivalent_steps
-from .effective_parameters import shrinkage as shrinkage
-from .effective_parameters import stopping_factor as stopping_factor
-from .eigenvalues import Eigenvalues as Eigenvalues
-from .eigenvalues import eigenvalues as eigenvalues
-from .gradients_through_time import ThroughTime as ThroughTime
-from .gradients_through_time import elman_rate as elman_rate
-from .gradients_through_time import through_time as through_time
-from .network_graph import Wiring as Wiring
-from .network_graph import wiring as wiring
-from .recurrence import Recurrence as Recurrence
-from .recurrence import cells as cells
-from .recurrence import recurrence as recurrence
+from .activation_statistics import ActivationStatistics as ActivationStatistics
+from .activation_statistics import GradientNorms as GradientNorms
+from .activation_statistics import WeightStatistics as WeightStatistics
+from .activation_statistics import activation_statistics as activation_statistics
+from .activation_statistics import gradient_norms as gradient_norms
+from .activation_statistics import weight_statistics as weight_statistics
+from .cost import DerivativeCost as DerivativeCost
+from .cost import PassCost as PassCost
+from .cost import count_flops as count_flops
+from .cost import derivative_cost as derivative_cost
+from .curves import TrainingCurves as TrainingCurves
+from .curves import training_curves as training_curves
+from .effective_parameters import EffectiveParameters as EffectiveParameters
+from .effective_parameters import early_stopping_factor as early_stopping_factor
+from .effective_parameters import effective_parameters as effective_parameters
+from .effective_parameters import weight_decay_equivalent_steps as weight_decay_equivalent_steps
+from .effective_parameters import weight_decay_factor as weight_decay_factor
+from .eigenvalues import RecurrenceEigenvalues as RecurrenceEigenvalues
+from .eigenvalues import recurrence_eigenvalues as recurrence_eigenvalues
+from .gradients_through_time import GradientsThroughTime as GradientsThroughTime
+from .gradients_through_time import elman_lipschitz_bound as elman_lipschitz_bound
+from .gradients_through_time import gradients_through_time as gradients_through_time
+from .network_graph import NetworkGraph as NetworkGraph
+from .network_graph import network_graph as network_graph
+from .recurrence import CapturedRecurrence as CapturedRecurrence
+from .recurrence import capture_recurrence as capture_recurrence
+from .recurrence import recurrent_cells as recurrent_cells

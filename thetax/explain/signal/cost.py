@@ -1,10 +1,10 @@
-r"""What a derivative costs (§3.1): operations counted in the program JAX makes of a function, and
-seconds measured.
+r"""FLOPs of a function, counted in its jaxpr, and the cost of its derivatives in FLOPs and seconds
+(§3.1).
 
-For $f: \mathbb{R}^n \to \mathbb{R}^m$ a pass of reverse mode gives one $J^\top u$, a pass of
-forward mode one $Jv$; each costs a small constant times $f$, whatever $n$ and $m$. So the gradient
-of a loss, $m = 1$, takes one pass of reverse mode, and $n$ of forward mode; differences take
-$n + 1$ evaluations.
+For $f: \mathbb{R}^n \to \mathbb{R}^m$ a reverse-mode pass gives one vector-Jacobian product
+$J^\top u$, a forward-mode pass one Jacobian-vector product $Jv$; each costs a small constant times
+$f$, whatever $n$ and $m$. So the gradient of a loss, $m = 1$, takes one reverse-mode pass, or $n$
+forward-mode passes, or $n + 1$ evaluations by finite differences.
 """
 
 import math
@@ -21,122 +21,126 @@ import numpy as np
 from ... import tree
 from ...jaxpr import inner_programs
 
-PRODUCTS = ("dot_general", "conv_general_dilated")
-REDUCTIONS = ("reduce_", "arg", "cum")  # how their names begin; they read every number once
-MOVES = (
+MATRIX_PRODUCTS = ("dot_general", "conv_general_dilated")
+REDUCTION_PREFIXES = ("reduce_", "arg", "cum")  # one operation per element of the input
+DATA_MOVEMENT = (
     "broadcast_in_dim concatenate convert_element_type copy copy_p device_put dynamic_slice "
     "dynamic_update_slice expand_dims gather iota name pad reduce_precision reshape rev select_n "
     "slice split squeeze stop_gradient transpose"
-)  # the names of what moves numbers and makes none
-UNKNOWN = "while sort svd eigh eig qr householder_product lu cholesky triangular_solve fft"
+)  # primitives without arithmetic
+UNCOUNTABLE = "while sort svd eigh eig qr householder_product lu cholesky triangular_solve fft"
 
 
-def operations(f: Callable[..., Any], *args: Any) -> dict[str, int]:
-    r"""The floating-point operations of `f(*args)`, by the name of the primitive, as its program is
-    written.
+def count_flops(f: Callable[..., Any], *args: Any) -> dict[str, int]:
+    r"""Counts the floating-point operations (FLOPs) of `f(*args)`, by JAX primitive; `f` is not
+    run.
 
-    A product of an $m \times k$ and a $k \times n$ matrix counts $2mkn$, a pointwise function one
-    for every number it makes, a sum one for every number it reads, and whole numbers and moves
-    nothing. A scan counts as often as it runs, a branch as its dearest. The compiler may still save
-    some of it. Nothing is computed.
+    The product of an $m \times k$ and a $k \times n$ matrix counts $2mkn$, a pointwise function one
+    per output element, a reduction one per input element; integer arithmetic and data movement
+    count 0. A scan counts its body once per step, a `cond` its most expensive branch. The jaxpr is
+    counted before compilation, which may remove some operations.
 
-    >>> operations(lambda W, x: jnp.tanh(W @ x), jnp.ones((3, 4)), jnp.ones(4))
+    >>> count_flops(lambda W, x: jnp.tanh(W @ x), jnp.ones((3, 4)), jnp.ones(4))
     {'dot_general': 24, 'tanh': 3}
     """
-    return dict(_counted(jax.make_jaxpr(f)(*args).jaxpr))
+    return dict(_count_program(jax.make_jaxpr(f)(*args).jaxpr))
 
 
-def _counted(program: Any) -> Counter[str]:
+def _count_program(program: Any) -> Counter[str]:
     total: Counter[str] = Counter()
     for equation in program.eqns:
         name = equation.primitive.name
         inner = [program.jaxpr for program in inner_programs(equation)]
-        if name in UNKNOWN.split():
+        if name in UNCOUNTABLE.split():
             raise ValueError(
-                f"operations: how much work a {name!r} is depends on the numbers or on the "
-                "machine, and is not in the program; count the function without it."
+                f"count_flops: the cost of {name!r} depends on the data or the implementation and "
+                "cannot be read from the jaxpr; count the function without it."
             )
         if name == "cond":
-            total += max((_counted(branch) for branch in inner), key=lambda count: count.total())
+            total += max(
+                (_count_program(branch) for branch in inner), key=lambda count: count.total()
+            )
         elif inner:
             times = equation.params["length"] if name == "scan" else 1
             total += Counter(
-                {word: times * count for part in inner for word, count in _counted(part).items()}
+                {
+                    primitive: times * count
+                    for part in inner
+                    for primitive, count in _count_program(part).items()
+                }
             )
-        elif count := _work(name, equation):
+        elif count := _count_equation(name, equation):
             total[name] += count
     return total
 
 
-def _work(name: str, equation: Any) -> int:
-    touched = [v.aval for v in (*equation.invars, *equation.outvars)]
-    if name in MOVES.split() or not any(
-        jnp.issubdtype(aval.dtype, jnp.inexact) for aval in touched
+def _count_equation(name: str, equation: Any) -> int:
+    avals = [v.aval for v in (*equation.invars, *equation.outvars)]
+    if name in DATA_MOVEMENT.split() or not any(
+        jnp.issubdtype(aval.dtype, jnp.inexact) for aval in avals
     ):
         return 0
-    made = sum(out.aval.size for out in equation.outvars)
+    n_outputs = sum(out.aval.size for out in equation.outvars)
     if name == "dot_general":
         (contracted, _), _ = equation.params["dimension_numbers"]
-        return 2 * made * math.prod(equation.invars[0].aval.shape[axis] for axis in contracted)
+        return 2 * n_outputs * math.prod(equation.invars[0].aval.shape[axis] for axis in contracted)
     if name == "conv_general_dilated":
         kernel = equation.invars[1].aval
         axes = equation.params["dimension_numbers"].rhs_spec
-        return 2 * made * (kernel.size // kernel.shape[axes[0]])
-    return equation.invars[0].aval.size if name.startswith(REDUCTIONS) else made
+        return 2 * n_outputs * (kernel.size // kernel.shape[axes[0]])
+    return equation.invars[0].aval.size if name.startswith(REDUCTION_PREFIXES) else n_outputs
 
 
 @dataclass(frozen=True)
-class Pass:
-    """One way through a function: its operations, those of them in matrix products, and the seconds
-    it took.
-    """
+class PassCost:
+    """Cost of one evaluation, vector-Jacobian or Jacobian-vector product."""
 
-    operations: int
-    products: int
-    seconds: float  # NaN if it was not run
+    flops: int
+    matmul_flops: int  # of them, in matrix products and convolutions
+    seconds: float  # NaN if it was not timed
 
 
 @dataclass(frozen=True)
-class Cost:
-    r"""One evaluation of $f$; one with $J^\top u$ (reverse mode); one with $Jv$ (forward mode); and
-    $n$ and $m$.
-    """
+class DerivativeCost:
+    r"""Cost of $f$, of $f$ with $J^\top u$ (reverse mode) and of $f$ with $Jv$ (forward mode)."""
 
-    value: Pass
-    reverse: Pass
-    forward: Pass
-    inputs: int
-    outputs: int
+    value: PassCost
+    reverse: PassCost
+    forward: PassCost
+    n_inputs: int
+    n_outputs: int
 
     @property
     def ratio(self) -> float:
-        r"""The way back alone over the way there, in operations."""
-        return (self.reverse.operations - self.value.operations) / self.value.operations
+        """FLOPs of the backward pass alone, relative to the forward pass."""
+        return (self.reverse.flops - self.value.flops) / self.value.flops
 
     @property
-    def jacobian(self) -> dict[str, int]:
-        r"""Operations for all of $J$: $m$ passes of reverse mode, $n$ of forward mode, $n + 1$
-        evaluations.
+    def jacobian_flops(self) -> dict[str, int]:
+        r"""FLOPs of the whole Jacobian $J$: $m$ reverse-mode passes, $n$ forward-mode passes, or
+        $n + 1$ evaluations.
 
-        Each pass counts $f$ anew, as when the passes are made one after another.
+        Each pass includes an evaluation of $f$, as if the passes were run one after another.
         """
         return {
-            "reverse mode": self.outputs * self.reverse.operations,
-            "forward mode": self.inputs * self.forward.operations,
-            "differences": (self.inputs + 1) * self.value.operations,
+            "reverse mode": self.n_outputs * self.reverse.flops,
+            "forward mode": self.n_inputs * self.forward.flops,
+            "differences": (self.n_inputs + 1) * self.value.flops,
         }
 
 
-def cost(f: Callable[..., Any], theta: Any, *args: Any, runs: int = 0) -> Cost:
-    r"""What `f(theta, *args)` costs, and its derivatives in `theta`:
-    `cost(cross_entropy, model, batch)`.
+def derivative_cost(
+    f: Callable[..., Any], theta: Any, *args: Any, n_runs: int = 0
+) -> DerivativeCost:
+    r"""FLOPs and run time of `f(theta, *args)` and of its derivatives in `theta`, for instance
+    `derivative_cost(cross_entropy, model, batch)`.
 
-    With `runs` each pass is compiled and run so often, and the shortest time told; without, nothing
-    is computed.
+    With `n_runs` > 0 each pass is compiled and run `n_runs` times, and the shortest time is
+    reported; otherwise nothing is run.
 
     >>> W, x = jnp.ones((20, 30)), jnp.ones(30)
-    >>> found = cost(lambda W: jnp.sum(W @ x), W)
-    >>> found.inputs, found.value.products, found.reverse.products
+    >>> result = derivative_cost(lambda W: jnp.sum(W @ x), W)
+    >>> result.n_inputs, result.value.matmul_flops, result.reverse.matmul_flops
     (600, 1200, 2400)
     """
     shape = jax.eval_shape(f, theta, *args)
@@ -145,38 +149,37 @@ def cost(f: Callable[..., Any], theta: Any, *args: Any, runs: int = 0) -> Cost:
         inexact(leaf) for leaf in [*jax.tree.leaves(theta), *jax.tree.leaves(shape)]
     ) or not tree.size(theta):
         raise ValueError(
-            "cost: f must map arrays of floats to arrays of floats, for it is differentiated."
+            "derivative_cost: f must map float arrays to float arrays to be differentiated."
         )
-    if runs < 0:
-        raise ValueError(
-            f"cost: runs counts how often each pass is run, and must not be negative; got {runs}."
-        )
+    if n_runs < 0:
+        raise ValueError(f"derivative_cost: n_runs must be an integer >= 0; got {n_runs}.")
 
-    def back(theta, u):
-        value, pull = jax.vjp(lambda theta: f(theta, *args), theta)
-        return value, pull(u)
+    def reverse(theta, u):
+        value, vjp = jax.vjp(lambda theta: f(theta, *args), theta)
+        return value, vjp(u)
 
     ones = lambda like: jax.tree.map(lambda leaf: jnp.ones(leaf.shape, leaf.dtype), like)
-    along = lambda theta, v: jax.jvp(lambda theta: f(theta, *args), (theta,), (v,))
-    return Cost(
-        _passed(lambda theta: f(theta, *args), (theta,), runs),
-        _passed(back, (theta, ones(shape)), runs),
-        _passed(along, (theta, ones(theta)), runs),
-        tree.size(theta),
-        sum(leaf.size for leaf in jax.tree.leaves(shape)),
+    forward = lambda theta, v: jax.jvp(lambda theta: f(theta, *args), (theta,), (v,))
+    return DerivativeCost(
+        value=_pass_cost(lambda theta: f(theta, *args), (theta,), n_runs),
+        reverse=_pass_cost(reverse, (theta, ones(shape)), n_runs),
+        forward=_pass_cost(forward, (theta, ones(theta)), n_runs),
+        n_inputs=tree.size(theta),
+        n_outputs=sum(leaf.size for leaf in jax.tree.leaves(shape)),
     )
 
 
-def _passed(f: Callable[..., Any], args: tuple[Any, ...], runs: int) -> Pass:
-    count = operations(f, *args)
-    products = sum(count.get(name, 0) for name in PRODUCTS)
-    return Pass(sum(count.values()), products, _seconds(f, args, runs) if runs else np.nan)
+def _pass_cost(f: Callable[..., Any], args: tuple[Any, ...], n_runs: int) -> PassCost:
+    counts = count_flops(f, *args)
+    matmul = sum(counts.get(name, 0) for name in MATRIX_PRODUCTS)
+    return PassCost(sum(counts.values()), matmul, _seconds(f, args, n_runs) if n_runs else np.nan)
 
 
-def _seconds(f: Callable[..., Any], args: tuple[Any, ...], runs: int) -> float:
+def _seconds(f: Callable[..., Any], args: tuple[Any, ...], n_runs: int) -> float:
+    """The shortest of several run times, without compilation."""
     compiled = jax.jit(f).lower(*args).compile()
     times = []
-    for _ in range(runs):
+    for _ in range(n_runs):
         began = perf_counter()
         jax.block_until_ready(compiled(*args))
         times.append(perf_counter() - began)

@@ -1,9 +1,9 @@
-r"""The eigenvalues of a recurrence on the unit disk (§5.2): $\lambda^t$ fades, stays or grows as
-$|\lambda|$ is below, at or above 1.
+r"""Eigenvalues of a recurrence (§5.2): $\lambda^t$ decays, is constant or grows if $|\lambda|$ is
+below, equal to or above 1.
 
-What was read is down to $1/e$ after $\tau = -1/\log |\lambda|$ steps, and turned round by the angle
-of $\lambda$ at each. Of a linear recurrence this is the whole story; of another it is that of its
-linear part.
+Along an eigenvector the state decays to $1/e$ after $\tau = -1/\log |\lambda|$ steps, and each step
+rotates it by the angle of $\lambda$. For a linear recurrence this describes the dynamics
+completely, for other recurrences its linear part.
 """
 
 from dataclasses import dataclass
@@ -16,91 +16,88 @@ from jaxtyping import Bool, Complex, Float
 
 from ...core import Batch
 from ...layers import Elman
-from .recurrence import as_vector, cells, recurrence
+from .recurrence import as_vector, capture_recurrence, recurrent_cells
 
 
 @dataclass(frozen=True)
-class Eigenvalues:
-    """The eigenvalues, the largest first, and of what they are."""
+class RecurrenceEigenvalues:
+    """The eigenvalues, the largest first, and the name of the map that they belong to."""
 
     values: Complex[np.ndarray, " m"]
-    of: str
-    rounding: float = 0.0  # how far an absolute value may lie from 1 and be 1 but for rounding
+    source: str
+    tolerance: float = 0.0  # absolute values this close to 1 are 1 up to rounding
 
     @property
-    def radius(self) -> float:
+    def spectral_radius(self) -> float:
         """The largest absolute value."""
         return float(np.abs(self.values).max())
 
     @property
-    def outside(self) -> Bool[np.ndarray, " m"]:
-        r"""Whether $|\lambda| > 1$, by more than rounding."""
-        return np.abs(self.values) > 1 + max(self.rounding, 1e-6)
+    def is_unstable(self) -> Bool[np.ndarray, " m"]:
+        r"""Whether $|\lambda| > 1$, beyond rounding."""
+        return np.abs(self.values) > 1 + max(self.tolerance, 1e-6)
 
     @property
-    def times(self) -> Float[np.ndarray, " m"]:
-        r"""$\tau = -1/\log|\lambda|$, the steps until $1/e$ is left; infinite from 1 on, up to
-        rounding.
+    def time_constants(self) -> Float[np.ndarray, " m"]:
+        r"""$\tau = -1/\log|\lambda|$, the number of steps until $1/e$ is left; infinite where
+        $|\lambda| \ge 1$, up to rounding.
         """
         size = np.abs(self.values)
         with np.errstate(divide="ignore"):
-            return np.where(size < 1 - self.rounding, -1 / np.log(np.minimum(size, 1)), np.inf)
+            return np.where(size < 1 - self.tolerance, -1 / np.log(np.minimum(size, 1)), np.inf)
 
 
-def eigenvalues(model: Any, xs: Batch | None = None) -> Eigenvalues:
+def recurrence_eigenvalues(model: Any, xs: Batch | None = None) -> RecurrenceEigenvalues:
     r"""The eigenvalues of a cell, or of the cells of a model (§5.2).
 
-    Those of `LRU` and `DiagonalSSM` are exact and the same at all times, those of an `Elman` cell
-    are of its $U$. Of any other cell they are of the Jacobian of its first step on the first
-    example of `xs`, which is then needed.
+    For `LRU` and `DiagonalSSM` they are those of the linear recurrence, the same at all times; for
+    an `Elman` cell, those of its matrix $U$. For other cells they are those of the Jacobian of the
+    first step on the first example of `xs`, which is required then.
 
     >>> import jax.numpy as jnp
     >>> turn = Elman(0.5 * jnp.array([[0.0, -1.0], [1.0, 0.0]]), jnp.ones((2, 1)), jnp.zeros(2))
-    >>> found = eigenvalues(turn)
-    >>> (
-    ...     sorted(found.values.imag.round(6).tolist()),
-    ...     round(found.radius, 6),
-    ...     float(found.times[0].round(3)),
-    ... )
-    ([-0.5, 0.5], 0.5, 1.443)
+    >>> result = recurrence_eigenvalues(turn)
+    >>> result.values.imag.round(6).tolist(), round(result.spectral_radius, 6)
+    ([0.5, -0.5], 0.5)
+    >>> round(float(result.time_constants[0]), 3)
+    1.443
     """
-    held = jax.tree.leaves(model, is_leaf=lambda node: hasattr(type(node), "eigenvalues"))
-    linear = [node for node in held if hasattr(type(node), "eigenvalues")]
-    if linear:
-        values = np.concatenate([np.asarray(cell.eigenvalues) for cell in linear])
-        return _sorted(values, "the linear recurrence", _rounding(values, 1))
-    plain = [cell for cell in cells(model) if isinstance(cell, Elman)]
-    if plain:
-        U = [np.linalg.eigvals(np.asarray(cell.U, np.float64)) for cell in plain]
-        return _sorted(
-            np.concatenate(U), "the matrix U", max(_rounding(cell.U, len(cell.U)) for cell in plain)
-        )
-    if not cells(model):
-        raise ValueError(
-            "eigenvalues: the model runs no cell along a sequence; this lens is for recurrent "
-            "models."
-        )
+    has_eigenvalues = lambda node: hasattr(type(node), "eigenvalues")
+    leaves = jax.tree.leaves(model, is_leaf=has_eigenvalues)
+    linear_cells = [node for node in leaves if has_eigenvalues(node)]
+    if linear_cells:
+        values = np.concatenate([np.asarray(cell.eigenvalues) for cell in linear_cells])
+        return _sort(values, "the linear recurrence", _rounding_error(values, 1))
+    cells = recurrent_cells(model)
+    elman_cells = [cell for cell in cells if isinstance(cell, Elman)]
+    if elman_cells:
+        values = [np.linalg.eigvals(np.asarray(cell.U, np.float64)) for cell in elman_cells]
+        tolerance = max(_rounding_error(cell.U, len(cell.U)) for cell in elman_cells)
+        return _sort(np.concatenate(values), "the matrix U", tolerance)
+    if not cells:
+        raise ValueError("recurrence_eigenvalues: the model has no recurrent cell.")
     if xs is None:
         raise ValueError(
-            "eigenvalues: a recurrence that is not linear has them at an input only; give xs."
+            "recurrence_eigenvalues: the Jacobian of a nonlinear cell depends on its inputs; give "
+            "xs."
         )
-    found = recurrence(model, jax.tree.map(lambda a: a[:1], xs))
-    start = jax.tree.map(lambda a: a[0], found.start)
-    x = jax.tree.map(lambda a: a[0, 0], found.inputs)
-    z, back = as_vector(start)
-    J = jax.jacfwd(lambda z: as_vector(found.cell(back(z), x)[0])[0])(z)
-    return _sorted(
-        np.linalg.eigvals(np.asarray(J, np.float64)), "the first step", _rounding(J, len(J))
-    )
+    recurrence = capture_recurrence(model, jax.tree.map(lambda a: a[:1], xs))
+    start = jax.tree.map(lambda a: a[0], recurrence.start)
+    x = jax.tree.map(lambda a: a[0, 0], recurrence.inputs)
+    z, from_vector = as_vector(start)
+    J = jax.jacfwd(lambda z: as_vector(recurrence.cell(from_vector(z), x)[0])[0])(z)
+    values = np.linalg.eigvals(np.asarray(J, np.float64))
+    return _sort(values, "the first step", _rounding_error(J, len(J)))
 
 
-def _rounding(given: Any, m: int) -> float:
-    r"""How far from the unit circle the eigenvalues of an orthogonal matrix of size $m$ lie, in
-    these numbers.
+def _rounding_error(array: Any, m: int) -> float:
+    r"""The distance from the unit circle of the eigenvalues of an orthogonal $m \times m$ matrix,
+    due to rounding in the dtype of the array.
     """
-    return 4 * np.sqrt(m) * float(jnp.finfo(given.dtype).eps)
+    return 4 * np.sqrt(m) * float(jnp.finfo(array.dtype).eps)
 
 
-def _sorted(values: np.ndarray, of: str, rounding: float) -> Eigenvalues:
+def _sort(values: np.ndarray, source: str, tolerance: float) -> RecurrenceEigenvalues:
     values = values.astype(np.complex128)
-    return Eigenvalues(values[np.argsort(-np.abs(values), kind="stable")], of, rounding)
+    order = np.argsort(-np.abs(values), kind="stable")
+    return RecurrenceEigenvalues(values[order], source, tolerance)

@@ -9,22 +9,22 @@ from typing import Any
 from ...core import Model
 from ...layers import Affine, BatchNorm, Chain, Dropout, LayerNorm, Pointwise
 from ...models import MLP
-from ...models.constructive.symmetry import Map, parts_of
-from ..modules import labels
+from ...models.constructive.symmetry import Map, layers_of
+from ..modules import module_names
 
-ALONE = (
+UNITWISE_LAYERS = (
     Pointwise,
     Dropout,
     Affine,
     LayerNorm,
     BatchNorm,
-)  # what acts on the units of a layer and adds none
+)  # they keep the number of units
 
 
 @dataclass(frozen=True)
-class Wiring:
-    r"""$\sum_\ell d_\ell$ nodes and $\sum_\ell d_\ell d_{\ell+1}$ edges; the widths, input first;
-    what each layer is.
+class NetworkGraph:
+    r"""$\sum_\ell d_\ell$ nodes, $\sum_\ell d_\ell d_{\ell+1}$ edges, and the width and name of
+    each layer, input first.
     """
 
     nodes: int
@@ -33,36 +33,39 @@ class Wiring:
     names: tuple[str, ...]
 
 
-def wiring(model: Model) -> Wiring:
-    r"""The layers of a chain of affine maps, from its weights: map $\ell$ joins $d_\ell$ nodes to
-    $d_{\ell+1}$.
+def network_graph(model: Model) -> NetworkGraph:
+    r"""Graph of a feed-forward network: the affine map $\ell$ connects $d_\ell$ nodes to
+    $d_{\ell+1}$ nodes.
 
     >>> import jax.random as jr
-    >>> found = wiring(MLP.init(3, 4, 2, 1, key=jr.key(0)))
-    >>> found.nodes, found.edges, found.widths, found.names
+    >>> graph = network_graph(MLP.init(3, 4, 2, 1, key=jr.key(0)))
+    >>> graph.nodes, graph.edges, graph.widths, graph.names
     (10, 22, (3, 4, 2, 1), ('input', 'relu', 'relu', 'output'))
     """
-    parts = parts_of(model) if isinstance(model, MLP | Chain) else [model]
+    parts = layers_of(model) if isinstance(model, MLP | Chain) else [model]
     maps = [part for part in parts if isinstance(part, Map)]
-    strange = next(
-        (type(part).__name__ for part in parts if not isinstance(part, (*ALONE, Map))), None
+    unsupported = next(
+        (type(part).__name__ for part in parts if not isinstance(part, (*UNITWISE_LAYERS, Map))),
+        None,
     )
-    if not maps or strange:
+    if not maps or unsupported:
         raise ValueError(
-            "wiring: expected affine maps one after another, with activations between; got "
-            f"{strange or 'no map'}. What is inside a residual block is a chain of its own."
+            "network_graph: expected a chain of affine maps and activations; got "
+            f"{unsupported or 'no affine map'}. Pass the inside of a residual block by itself."
         )
     widths = (maps[0].W.shape[1], *(len(part.W) for part in maps))
     edges = sum(n * m for n, m in pairwise(widths))
-    return Wiring(sum(widths), edges, widths, ("input", *_between(parts), "output"))
+    return NetworkGraph(sum(widths), edges, widths, ("input", *_hidden_names(parts), "output"))
 
 
-def _between(parts: list[Any]) -> list[str]:
+def _hidden_names(parts: list[Any]) -> list[str]:
     """The activation of each hidden layer, by name."""
-    found: list[str] = []
+    names: list[str] = []
     for part in parts:
         if isinstance(part, Map):
-            found.append("linear")
+            names.append("linear")
         elif isinstance(part, Pointwise):
-            found[-1:] = [next(iter(labels(part).values())).rpartition(" ")[0]] if found else []
-    return found[:-1]
+            # An activation names the layer before it.
+            activation = next(iter(module_names(part).values())).rpartition(" ")[0]
+            names[-1:] = [activation] if names else []
+    return names[:-1]

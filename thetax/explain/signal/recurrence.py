@@ -1,8 +1,8 @@
-"""The recurrence inside a model: its cell, what the cell reads, and its state as a vector of real
-numbers.
+"""The recurrent cell inside a model, with its inputs, and its state as a real vector.
 
-A cell is a module with a `start`; one that only wraps another `cell`, as a table of words before it
-and a readout after it do, is looked through. What the cell reads is overheard while the model runs.
+A cell is a module with a `start`. Cells that wrap another one in their field `cell`, such as those
+with an embedding before it and a readout after it, are unwrapped. The inputs of the cell are
+recorded while the model runs.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,56 +14,54 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from ... import tree
-from ...core import BATCH, Batch, apply
-from ...layers import Cell, Recurrent, Truncated, unroll
-from ..modules import is_cell, labels
+from ...core import BATCH_AXIS, Batch, apply
+from ...layers import Cell, Recurrent, TruncatedBPTT, unroll
+from ..modules import is_cell, module_names
 
 
-class Recurrence(NamedTuple):
-    """A cell as it is run in a model: where it began and what it read, for each of the examples."""
+class CapturedRecurrence(NamedTuple):
+    """A cell as it runs in a model: its initial state and its inputs for each example."""
 
     cell: Any
     start: Any  # n ...
     inputs: Any  # n t ...
-    mask: Bool[Array, "n t"]  # where there was an input
+    mask: Bool[Array, "n t"]  # False where the input is padding
     layer: str
 
 
 def _is_inner(node: Any) -> bool:
-    return is_cell(node) and (isinstance(node, Truncated) or not hasattr(node, "cell"))
+    return is_cell(node) and (isinstance(node, TruncatedBPTT) or not hasattr(node, "cell"))
 
 
-def cells(model: Any) -> list[Any]:
-    """The cells of a model that wrap no other.
+def recurrent_cells(model: Any) -> list[Any]:
+    """The innermost cells of a model.
 
     >>> import jax.random as jr
     >>> from thetax.layers import Chain, Elman
-    >>> [
-    ...     type(cell).__name__
-    ...     for cell in cells(Chain(Recurrent(Elman.init(2, 3, key=jr.key(0))), jnp.tanh))
-    ... ]
+    >>> model = Chain(Recurrent(Elman.init(2, 3, key=jr.key(0))), jnp.tanh)
+    >>> [type(cell).__name__ for cell in recurrent_cells(model)]
     ['Elman']
     """
     return [node for node in jax.tree.leaves(model, is_leaf=_is_inner) if _is_inner(node)]
 
 
-class _Heard(Cell):
-    """A cell that tells what it is run along."""
+class _RecordingCell(Cell):
+    """A cell that records its initial state and inputs."""
 
     cell: Any
     name: str = eqx.field(static=True)
-    hear: Callable[..., Any] = eqx.field(static=True)
+    record: Callable[..., Any] = eqx.field(static=True)
 
     @property
     def start(self) -> Any:
         return self.cell.start
 
     @property
-    def memory(self) -> Mapping[str, Any]:
-        return self.cell.memory
+    def recurrent_matrices(self) -> Mapping[str, Any]:
+        return self.cell.recurrent_matrices
 
-    def read(self, x: Any) -> Any:
-        return self.cell.read(x)
+    def project_input(self, x: Any) -> Any:
+        return self.cell.project_input(x)
 
     def step(self, state: Any, a: Any, product: Any) -> tuple[Any, Any]:
         return self.cell.step(state, a, product)
@@ -71,76 +69,74 @@ class _Heard(Cell):
     def __call__(self, state: Any, x: Any) -> tuple[Any, Any]:
         return self.cell(state, x)
 
-    def along(self, state: Any, xs: Any, mask: Any) -> tuple[Any, Any]:
-        there = jnp.ones(len(xs), bool) if mask is None else mask
-        self.hear(self.name, state, xs, there)
+    def scan(self, state: Any, xs: Any, mask: Any) -> tuple[Any, Any]:
+        full_mask = jnp.ones(len(xs), bool) if mask is None else mask
+        self.record(self.name, state, xs, full_mask)
         return unroll(self.cell, xs, state=state, mask=mask)
 
 
-def recurrence(model: Any, xs: Batch) -> Recurrence:
-    """The first cell that the model runs along something, with what it reads for each example of
-    `xs`.
+def capture_recurrence(model: Any, xs: Batch) -> CapturedRecurrence:
+    """The first recurrent cell that the model runs, with its inputs for each example of `xs`.
 
-    `model` may be a cell itself; then an example is a sequence for it.
+    If `model` is itself a cell, the examples are its input sequences.
 
     >>> import jax.random as jr
     >>> from thetax.layers import Chain, Elman
-    >>> found = recurrence(
-    ...     Chain(jnp.tanh, Recurrent(Elman.init(2, 3, key=jr.key(0)))), jnp.ones((5, 7, 2))
-    ... )
-    >>> found.layer, found.inputs.shape, round(float(found.inputs[0, 0, 0]), 3)
+    >>> model = Chain(jnp.tanh, Recurrent(Elman.init(2, 3, key=jr.key(0))))
+    >>> recurrence = capture_recurrence(model, jnp.ones((5, 7, 2)))
+    >>> recurrence.layer, recurrence.inputs.shape, round(float(recurrence.inputs[0, 0, 0]), 3)
     ('Elman 1', (5, 7, 2), 0.762)
     """
     if is_cell(model):
         model = Recurrent(model)
     nodes, structure = jax.tree.flatten_with_path(model, is_leaf=_is_inner)
-    names = [tree.dotted(path) for path, _ in nodes]
+    names = [tree.path_name(path) for path, _ in nodes]
     first = ""
 
-    def overheard(parts: list[Any], x: Any) -> tuple[Any, Any, Any]:
+    def run_recorded(parts: list[Any], x: Any) -> tuple[Any, Any, Any]:
         nonlocal first
-        seen: dict[str, tuple[Any, Any, Any]] = {}
-        hear = lambda name, *what: seen.setdefault(name, what)
-        replaced = [
-            _Heard(part, name, hear) if _is_inner(part) else part
+        runs: dict[str, tuple[Any, Any, Any]] = {}
+        record = lambda name, *run: runs.setdefault(name, run)
+        recording_parts = [
+            _RecordingCell(part, name, record) if _is_inner(part) else part
             for name, part in zip(names, parts)
         ]
-        apply(jax.tree.unflatten(structure, replaced), x)
-        if not seen:
-            raise ValueError(
-                "recurrence: the model runs no cell along a sequence; this lens is for recurrent "
-                "models."
-            )
-        first = next(iter(seen))
-        return seen[first]
+        apply(jax.tree.unflatten(structure, recording_parts), x)
+        if not runs:
+            raise ValueError("capture_recurrence: the model runs no recurrent cell.")
+        first = next(iter(runs))
+        return runs[first]
 
     parts = [part for _, part in nodes]
-    start, inputs, mask = jax.jit(jax.vmap(overheard, (None, 0), axis_name=BATCH))(parts, xs)
+    run_batch = jax.jit(jax.vmap(run_recorded, (None, 0), axis_name=BATCH_AXIS))
+    start, inputs, mask = run_batch(parts, xs)
     cell = parts[names.index(first)]
-    return Recurrence(cell, start, inputs, mask, labels(model).get(first, type(cell).__name__))
+    layer = module_names(model).get(first, type(cell).__name__)
+    return CapturedRecurrence(cell, start, inputs, mask, layer)
 
 
 def as_vector(state: Any) -> tuple[Float[Array, " m"], Callable[[Float[Array, " m"]], Any]]:
-    """A state of any form as a vector, a complex number as the pair of its parts; and the way back.
+    """A state as a real vector, in which a complex entry becomes two real ones; and the inverse
+    map.
 
-    >>> vector, back = as_vector((jnp.array([1.0 + 2.0j]), jnp.array([3.0])))
-    >>> vector.tolist(), back(2 * vector)[0].tolist()
+    >>> vector, from_vector = as_vector((jnp.array([1.0 + 2.0j]), jnp.array([3.0])))
+    >>> vector.tolist(), from_vector(2 * vector)[0].tolist()
     ([1.0, 2.0, 3.0], [(2+4j)])
     """
     leaves, structure = jax.tree.flatten(state)
     if not all(jnp.issubdtype(z.dtype, jnp.inexact) for z in leaves):
         raise ValueError(
-            "recurrence: the state of the cell is of whole numbers, as counts are, and has no "
-            "derivative."
+            "as_vector: the state of the cell has integer entries, such as counts, and cannot be "
+            "differentiated."
         )
-    parted = [jnp.stack([z.real, z.imag]) if jnp.iscomplexobj(z) else z for z in leaves]
-    vector, split = tree.ravel(parted)
+    real_leaves = [jnp.stack([z.real, z.imag]) if jnp.iscomplexobj(z) else z for z in leaves]
+    vector, unravel = tree.ravel(real_leaves)
 
-    def back(vector: Any) -> Any:
-        joined = [
+    def from_vector(vector: Any) -> Any:
+        state_leaves = [
             jax.lax.complex(part[0], part[1]) if jnp.iscomplexobj(z) else part
-            for part, z in zip(split(vector), leaves)
+            for part, z in zip(unravel(vector), leaves)
         ]
-        return jax.tree.unflatten(structure, joined)
+        return jax.tree.unflatten(structure, state_leaves)
 
-    return vector, back
+    return vector, from_vector

@@ -1,14 +1,16 @@
-r"""The tangent kernel of any model (§9.1): how far a step that changes $f(x')$ changes $f(x)$.
+r"""Neural tangent kernel (NTK) of any model (§9.1): how far a step that changes $f(x')$ changes
+$f(x)$.
 
 $$k(x, x') = \nabla_\theta f(x)\, \nabla_\theta f(x')^\top = \sum_{\text{leaves}} \nabla_W f(x)\,
 \nabla_W f(x')^\top$$
 
-The gradients, $n \times o \times p$ numbers, are not written down where a leaf enters through
-products: with the factors $\delta$ and $h$ of each example, its part of the kernel is
+The per-example Jacobians, $n \times o \times p$ numbers, are not stored for a leaf that is used in
+products: with the factors $\delta$ and $h$ of each example, its contribution to the kernel is
 $\sum_{\tau, \tau'} \langle \delta_\tau, \delta'_{\tau'} \rangle \langle h_\tau, h'_{\tau'}
 \rangle$.
-A leaf at very many places, as the kernel of a convolution, is cheaper whole. Which way is cheaper
-is told by a plan, which can be read beforehand. (Jacot et al. 2018; Novak et al. 2022)
+A leaf that is used at very many positions, such as a convolution kernel, is cheaper by its
+gradient. `TangentKernel.plan` estimates both for each leaf and takes the cheaper one. (Jacot et al.
+2018; Novak et al. 2022)
 """
 
 from collections.abc import Callable, Sequence
@@ -20,40 +22,42 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ...check import check_examples
+from ...check import check_examples, expect_count
 from ...core import Model
-from ...memory import free_memory, in_bytes
-from ...progress import counted
+from ...memory import format_bytes, free_memory
+from ...progress import count_progress
 from .ntk_features import (
-    OWN,
-    PAIRS,
+    DIAGONAL_AXES,
+    PAIR_AXES,
     Features,
     Form,
-    Kind,
-    Shapes,
-    Way,
+    LeafPlan,
+    ModelSignature,
+    UseKind,
     contract,
     features,
-    shapes_of,
-    sketched,
-    ways,
+    plan_leaves,
+    signature_of,
+    traced_model,
 )
-from .sharding import Deal, blocks
+from .sharding import RowSharding, split_rows
 
-SHARE = 0.5  # of the free memory may be used
-LEAST = 256  # rows of a tile that is made small only to save work
+MEMORY_FRACTION = 0.5  # of the free memory may be used
+MIN_TRIANGULAR_BATCH = (
+    256  # minimum batch size when batches are only used to skip the upper triangle
+)
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What a kernel costs: products, bytes held at once, how many rows are done at once, and the
-    way of each leaf.
+class KernelPlan:
+    """Estimated cost of a kernel: scalar multiplications, peak memory in bytes, number of rows
+    computed at once, and how each leaf is treated.
     """
 
-    products: int
-    bytes: int
-    tile: int
-    ways: tuple[Way, ...]
+    multiplications: int
+    peak_bytes: int
+    batch_size: int
+    leaves: tuple[LeafPlan, ...]
 
 
 class TangentKernel(eqx.Module):
@@ -63,142 +67,166 @@ class TangentKernel(eqx.Module):
 
     model: Any
     form: Form = eqx.field(static=True, default="full")
-    tile: int | None = eqx.field(static=True, default=None)
+    batch_size: int | None = eqx.field(static=True, default=None)
     devices: tuple[Any, ...] = eqx.field(static=True, default=())
 
     def __call__(self, xs: Any, ys: Any = None) -> Float[Array, "n m ..."]:
-        plan, see, kinds = self._begun(xs, ys)
-        deal = Deal(self.devices)
+        plan, compute_features, kinds = self._prepare(xs, ys)
+        sharding = RowSharding(self.devices)
         n = _count(xs)
         m = _count(xs if ys is None else ys)
-        left = deal.out(xs, plan.tile)
-        right = blocks(xs if ys is None else ys, plan.tile)
-        look = lambda block: deal.everywhere(see(block))
-        seen = [look(block) for block in right] if _fits(plan, right) else None
-        own = seen if self._symmetric(ys) else None
+        size = plan.batch_size
+        left = sharding.split(xs, size)
+        right = split_rows(xs if ys is None else ys, size)
+        replicated = lambda block: sharding.replicate(compute_features(block))
+        # features of the columns are kept if memory allows, and otherwise computed for each row
+        columns = [replicated(block) for block in right] if _columns_fit(plan, right) else None
+        symmetric = columns if self._is_symmetric(ys) else None
         K: Any = None
-        with counted("rows of the tangent kernel", n) as tell:
-            for at, block in enumerate(left):
-                mine = own[at] if own else see(block)
-                for across, other in enumerate(own[: at + 1] if own else seen or map(look, right)):
-                    part = contract(mine, other, PAIRS[self.form], kinds)
-                    K = deal.lay(K, part, (at * plan.tile, across * plan.tile), (n, m))
-                    if own and across < at:
-                        K = deal.lay(K, _turned(part), (across * plan.tile, at * plan.tile), (n, m))
+        with count_progress("rows of the tangent kernel", n) as update:
+            for i, block in enumerate(left):
+                row = symmetric[i] if symmetric else compute_features(block)
+                others = symmetric[: i + 1] if symmetric else columns or map(replicated, right)
+                for j, column in enumerate(others):
+                    tile = contract(row, column, PAIR_AXES[self.form], kinds)
+                    K = sharding.write_tile(K, tile, (i * size, j * size), (n, m))
+                    if symmetric and j < i:
+                        tile = _transposed(tile)
+                        K = sharding.write_tile(K, tile, (j * size, i * size), (n, m))
                 if len(left) > 1:
                     jax.block_until_ready(K)
-                    tell(min(n, (at + 1) * plan.tile * deal.count))
-        return self._shaped(deal.together(K, n), xs)
+                    update(min(n, (i + 1) * size * sharding.n_devices))
+        return self._without_output_axes(sharding.merge(K, n), xs)
 
     def diagonal(self, xs: Any) -> Float[Array, "n ..."]:
-        """$k(x_i, x_i)$ alone."""
-        plan, see, kinds = self._begun(xs, None, own=True)
-        seen = map(see, blocks(xs, plan.tile))
-        return self._shaped(
-            jnp.concatenate([contract(a, a, OWN[self.form], kinds) for a in seen]), xs
-        )
+        """Only $k(x_i, x_i)$ for each example."""
+        plan, compute_features, kinds = self._prepare(xs, None, diagonal=True)
+        blocks = map(compute_features, split_rows(xs, plan.batch_size))
+        rows = [contract(block, block, DIAGONAL_AXES[self.form], kinds) for block in blocks]
+        return self._without_output_axes(jnp.concatenate(rows), xs)
 
-    def plan(self, xs: Any, ys: Any = None) -> Plan:
-        """What it costs for that many examples, whether or not there is room; nothing is
-        computed.
+    def plan(self, xs: Any, ys: Any = None) -> KernelPlan:
+        """Estimated cost of `kernel(xs, ys)`, whether or not it fits into memory; the kernel itself
+        is not computed. `xs` and `ys` may be `jax.ShapeDtypeStruct`s.
         """
-        return self._planned(xs, ys)
+        return self._plan(xs, ys)
 
-    def _planned(self, xs: Any, ys: Any, *, own: bool = False, room: float | None = None) -> Plan:
-        """Of all pairs, or of each example with its own."""
+    def _plan(
+        self, xs: Any, ys: Any, *, diagonal: bool = False, memory: float | None = None
+    ) -> KernelPlan:
+        """The plan for all pairs, or for the diagonal only, within the given memory in bytes."""
         n = _count(xs)
         m = _count(xs if ys is None else ys)
-        shapes = _shapes(self, xs)
-        chosen = ways(shapes, n, m, self.form == "full")
-        seen = n if ys is None else n + m
-        out = sketched(shapes).program.out_avals[0]
-        outputs = {"full": out.size**2, "outputs": out.size, "trace": 1}[self.form]
-        mine = -(-n // max(1, len(self.devices)))  # rows of one device
-        held = lambda tile: (
+        signature = _signature(self, xs)
+        leaves = plan_leaves(signature, n, m, self.form == "full")
+        out = traced_model(signature).program.out_avals[0]
+        entries = {"full": out.size**2, "outputs": out.size, "trace": 1}[self.form]  # of a pair
+        rows = -(-n // max(1, len(self.devices)))  # of one device
+        example_floats = sum(leaf.example_floats for leaf in leaves)
+        pair_floats = max((leaf.pair_floats for leaf in leaves), default=0)
+        peak_bytes = lambda size: (
             out.dtype.itemsize
             * (
-                (n if own else mine * m) * outputs
-                + 2 * tile * sum(way.numbers for way in chosen)
-                + tile ** (1 if own else 2)
-                * (outputs + max((way.pair_numbers for way in chosen), default=0))
+                (n if diagonal else rows * m) * entries
+                + 2 * size * example_floats
+                + size ** (1 if diagonal else 2) * (entries + pair_floats)
             )
         )
-        tile = self._tile(
-            max(n, m), held, halved=self._symmetric(ys), room=room or SHARE * free_memory()
+        size = self._choose_batch_size(
+            max(n, m),
+            peak_bytes,
+            triangular=self._is_symmetric(ys),
+            memory=memory or MEMORY_FRACTION * free_memory(),
         )
-        pairs = n * (n + tile) // 2 if self._symmetric(ys) else n * m
-        products = sum(seen * way.products + pairs * way.pair_products for way in chosen)
-        return Plan(products, held(tile), tile, chosen)
+        n_pairs = n * (n + size) // 2 if self._is_symmetric(ys) else n * m
+        n_examples = n if ys is None else n + m
+        multiplications = sum(
+            n_examples * leaf.multiplications + n_pairs * leaf.pair_multiplications
+            for leaf in leaves
+        )
+        return KernelPlan(multiplications, peak_bytes(size), size, leaves)
 
-    def _symmetric(self, ys: Any) -> bool:
-        """Whether one half tells the other."""
+    def _is_symmetric(self, ys: Any) -> bool:
+        """Whether the upper triangle is copied from the lower one."""
         return ys is None and len(self.devices) < 2
 
-    def _tile(self, n: int, held: Callable[[int], int], *, halved: bool, room: float) -> int:
-        """The rows done at once: those asked for, or as many as there is room for, or a single one.
+    def _choose_batch_size(
+        self, n: int, peak_bytes: Callable[[int], int], *, triangular: bool, memory: float
+    ) -> int:
+        """The batch size asked for, or the largest of n, n/2, n/4, ... that fits into memory.
 
-        Tiles above the diagonal of a symmetric kernel need not be computed, so that smaller ones
-        are cheaper.
+        Tiles above the diagonal of a symmetric kernel are not computed, so smaller tiles save work.
         """
-        if self.tile:
-            return min(n, self.tile)
-        fits = next((t for t in (n >> k for k in range(n.bit_length())) if held(t) <= room), 1)
-        return min(fits, max(LEAST, -(-n // 8))) if halved else fits
+        if self.batch_size:
+            return min(n, self.batch_size)
+        sizes = (n >> k for k in range(n.bit_length()))
+        largest = next((size for size in sizes if peak_bytes(size) <= memory), 1)
+        return min(largest, max(MIN_TRIANGULAR_BATCH, -(-n // 8))) if triangular else largest
 
-    def _begun(
-        self, xs: Any, ys: Any, *, own: bool = False
-    ) -> tuple[Plan, Callable[[Any], Features], tuple[Kind, ...]]:
+    def _prepare(
+        self, xs: Any, ys: Any, *, diagonal: bool = False
+    ) -> tuple[KernelPlan, Callable[[Any], Features], tuple[UseKind, ...]]:
+        """Checks the inputs; returns the plan, the function that computes features, and the kinds
+        of weight uses.
+        """
         for name, examples in (("xs", xs), ("ys", xs if ys is None else ys)):
             check_examples(examples, name=f"ntk: {name}")
         if ys is not None and jax.tree.structure(xs) != jax.tree.structure(ys):
             raise ValueError(
-                "ntk: xs and ys must be examples of one kind; got "
+                "ntk: xs and ys must have the same structure; got "
                 f"{jax.tree.structure(xs)} and {jax.tree.structure(ys)}."
             )
-        room = SHARE * free_memory()
-        plan = self._planned(xs, ys, own=own, room=room)
-        if plan.bytes > room:
-            self._refuse(
-                plan, replace(self, tile=None)._planned(xs, ys, own=own, room=room), xs, room
-            )
-        whole = frozenset(at for at, way in enumerate(plan.ways) if not way.factored)
+        memory = MEMORY_FRACTION * free_memory()
+        plan = self._plan(xs, ys, diagonal=diagonal, memory=memory)
+        if plan.peak_bytes > memory:
+            automatic = replace(self, batch_size=None)
+            best = automatic._plan(xs, ys, diagonal=diagonal, memory=memory)
+            self._raise_memory_error(plan, best, xs, memory)
+        unfactored = frozenset(i for i, leaf in enumerate(plan.leaves) if not leaf.factored)
         return (
             plan,
-            lambda block: features(self.model, block, whole),
-            sketched(_shapes(self, xs), whole).kinds(),
+            lambda block: features(self.model, block, unfactored),
+            traced_model(_signature(self, xs), unfactored).kinds(),
         )
 
-    def _refuse(self, plan: Plan, best: Plan, xs: Any, room: float) -> None:
-        if best.bytes <= room:
+    def _raise_memory_error(
+        self, plan: KernelPlan, best: KernelPlan, xs: Any, memory: float
+    ) -> None:
+        limit = format_bytes(memory)
+        if best.peak_bytes <= memory:
             raise ValueError(
-                f"ntk: {plan.tile:,} rows at once take {in_bytes(plan.bytes)}, and "
-                f"{in_bytes(room)} may be used; a tile of {best.tile:,} would fit."
+                f"ntk: batch_size={plan.batch_size:,} needs {format_bytes(plan.peak_bytes)}, but "
+                f"only {limit} may be used; batch_size={best.batch_size:,} fits."
             )
         raise ValueError(
-            f"ntk: the kernel of {_count(xs):,} examples takes {in_bytes(best.bytes)}, and "
-            f"{in_bytes(room)} may be used; give fewer examples, another form, or use its products "
-            "with vectors: ntk_operator."
+            f"ntk: the kernel of {_count(xs):,} examples needs {format_bytes(best.peak_bytes)}, "
+            f"but only {limit} may be used; give fewer examples, use another form, or the "
+            "matrix-free ntk_operator."
         )
 
-    def _shaped(self, kernel: Array, xs: Any) -> Array:
-        """Without axes for outputs, if the output is a number."""
-        if self.form == "trace" or sketched(_shapes(self, xs)).outputs:
+    def _without_output_axes(self, kernel: Array, xs: Any) -> Array:
+        """The kernel without axes for the outputs if the output of the model is a scalar."""
+        if self.form == "trace" or traced_model(_signature(self, xs)).output_shape:
             return kernel
         return kernel.reshape(kernel.shape[: kernel.ndim - (2 if self.form == "full" else 1)])
 
 
 def ntk(
-    model: Model, *, form: Form = "full", tile: int | None = None, devices: Sequence[Any] = ()
+    model: Model,
+    *,
+    form: Form = "full",
+    batch_size: int | None = None,
+    devices: Sequence[Any] = (),
 ) -> TangentKernel:
-    r"""The tangent kernel of a model,
+    r"""Neural tangent kernel (NTK) of a model,
     $k(x, x')_{oq} = \langle \nabla_\theta f_o(x), \nabla_\theta f_q(x') \rangle$ (§9.1).
 
-    `ntk(model)(xs, ys)` is `n m o o`, with outputs of several axes flattened, and `n m` for a model
-    whose output is a number. As `outputs` it has $o = q$ alone, `n m o`, and as `trace` their sum
-    over the outputs, `n m`, which is a kernel for a Gaussian process. It is computed in tiles of so
-    many rows, as many as the free memory has room for unless given. With `devices`, `jax.devices()`
-    for instance, each of them has its share of the rows, and keeps it. Any model will do that can
-    be differentiated; batch norms must be folded first, and chance is off.
+    `ntk(model)(xs, ys)` has shape `n m o o`, with output axes flattened, or `n m` for a model with
+    a scalar output. `form="outputs"` computes only $o = q$, `n m o`, and `form="trace"` their sum
+    over the outputs, `n m`, which is a kernel for a Gaussian process. The kernel is computed in
+    tiles of `batch_size` rows; by default as many as fit into the free memory. With `devices`, for
+    instance `jax.devices()`, the rows are sharded over the devices and stay there. The model must
+    be differentiable; fold batch norm first. It is called without a key, so without dropout.
 
     >>> import jax.random as jr
     >>> from thetax.models import MLP
@@ -209,37 +237,34 @@ def ntk(
     ...     ntk(model).diagonal(xs).shape,
     ... )
     ((5, 4, 2, 2), (5, 5), (5, 2, 2))
-    >>> [way.factored for way in ntk(model).plan(xs).ways]
+    >>> [leaf.factored for leaf in ntk(model).plan(xs).leaves]
     [True, True, True, True]
     """
-    if form not in PAIRS:
-        raise ValueError(f"ntk: form is one of {', '.join(PAIRS)}; got {form!r}.")
-    if tile is not None and (not isinstance(tile, int) or tile < 1):
-        raise ValueError(f"ntk: tile counts rows and must be at least 1; got {tile}.")
-    expect_parameters("ntk", model)
-    return TangentKernel(model, form, tile, tuple(devices))
+    if form not in PAIR_AXES:
+        raise ValueError(f"ntk: form must be one of {', '.join(PAIR_AXES)}; got {form!r}.")
+    if batch_size is not None:
+        expect_count("ntk", batch_size=batch_size)
+    check_differentiable("ntk", model)
+    return TangentKernel(model, form, batch_size, tuple(devices))
 
 
-def expect_parameters(name: str, model: Any) -> None:
-    """Refuses a model by whose leaves it cannot be differentiated, or that has none."""
+def check_differentiable(name: str, model: Any) -> None:
+    """Raises if the model has no parameters, or parameters that are not floating-point arrays."""
     leaves = jax.tree.leaves(model)
-    strange = [
-        leaf for leaf in leaves if not jnp.issubdtype(getattr(leaf, "dtype", object), jnp.floating)
-    ]
-    if strange or not leaves:
-        came = (
-            f"a leaf of {getattr(strange[0], 'dtype', type(strange[0]).__name__)}"
-            if strange
-            else "none"
-        )
+    is_float = lambda leaf: jnp.issubdtype(getattr(leaf, "dtype", object), jnp.floating)
+    others = [leaf for leaf in leaves if not is_float(leaf)]
+    if others:
+        dtype = getattr(others[0], "dtype", type(others[0]).__name__)
         raise ValueError(
-            f"{name}: a model's parameters are floats by which it can be differentiated; got "
-            f"{came}."
+            f"{name}: all parameters of the model must be floating-point arrays; got a leaf of "
+            f"{dtype}."
         )
+    if not leaves:
+        raise ValueError(f"{name}: the model has no parameters.")
 
 
-def _shapes(kernel: TangentKernel, xs: Any) -> Shapes:
-    return shapes_of(
+def _signature(kernel: TangentKernel, xs: Any) -> ModelSignature:
+    return signature_of(
         kernel.model, jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), xs)
     )
 
@@ -248,12 +273,13 @@ def _count(xs: Any) -> int:
     return len(jax.tree.leaves(xs)[0])
 
 
-def _turned(part: Array) -> Array:
-    """The tile across the diagonal: of the pairs (y, x), and of the outputs (q, o)."""
-    return jnp.swapaxes(part, 0, 1) if part.ndim < 4 else part.transpose(1, 0, 3, 2)
+def _transposed(tile: Array) -> Array:
+    """The tile mirrored at the diagonal, $k(y, x)_{qo}$."""
+    return jnp.swapaxes(tile, 0, 1) if tile.ndim < 4 else tile.transpose(1, 0, 3, 2)
 
 
-def _fits(plan: Plan, blocks: list[Any]) -> bool:
-    """Whether what is needed of all blocks has room beside the kernel."""
-    each = sum(way.numbers for way in plan.ways) * 8
-    return len(blocks) == 1 or plan.bytes + each * plan.tile * len(blocks) < SHARE * free_memory()
+def _columns_fit(plan: KernelPlan, blocks: list[Any]) -> bool:
+    """Whether the features of all blocks fit into memory beside the kernel."""
+    bytes_per_example = sum(leaf.example_floats for leaf in plan.leaves) * 8
+    columns_bytes = bytes_per_example * plan.batch_size * len(blocks)
+    return len(blocks) == 1 or plan.peak_bytes + columns_bytes < MEMORY_FRACTION * free_memory()

@@ -1,9 +1,10 @@
-r"""How each operation treats a parameter that no data have met yet: what it joins with data, what
-it leaves apart.
+r"""How each operation treats a parameter that has not been combined with data yet
+(`ParameterSlice`).
 
-A rule is given the walk through the program, the operation, how it is done, what goes in, and where
-among it the parameter is. It gives what comes out, or nothing: then the parameter's gradient is
-kept whole.
+A rule gets the interpreter, a function that evaluates the operation, the operation's parameters,
+its operands, and the index of the parameter among them. It returns the output: another
+`ParameterSlice`, or the array after the parameter was combined with data. If it returns None, the
+parameter cannot be factored.
 """
 
 import math
@@ -15,129 +16,145 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-Do = Callable[[list[Any]], list[Any]]  # one operation, given its inputs
+Evaluate = Callable[[list[Any]], list[Any]]  # evaluates an operation on its operands
 
 
-def _move(walk: Any, do: Do, how: Any, ins: list[Any], at: int) -> Any:
-    """What only moves numbers leaves a piece a piece."""
-    piece = ins[at]
-    return piece._replace(value=do([piece.value])[0], moved=True) if len(ins) == 1 else None
+def constant(value: Any) -> float | None:
+    """The value as a float if it is a scalar constant of the program, otherwise None."""
+    is_scalar = isinstance(value, (float, int, np.ndarray, np.generic)) and np.size(value) == 1
+    return float(value) if is_scalar else None
 
 
-def _slice(walk: Any, do: Do, how: Any, ins: list[Any], at: int) -> Any:
-    """A part of a leaf, whose places are known while its axes are those of the leaf."""
-    piece = ins[at]
-    if piece.moved or any(step != 1 for step in how["strides"] or ()):
+def _reshape(interpreter: Any, evaluate: Evaluate, params: Any, ins: list[Any], index: int) -> Any:
+    """Operations that only rearrange entries."""
+    parameter = ins[index]
+    if len(ins) != 1:
+        return None
+    return parameter._replace(value=evaluate([parameter.value])[0], reshaped=True)
+
+
+def _slice(interpreter: Any, evaluate: Evaluate, params: Any, ins: list[Any], index: int) -> Any:
+    """A slice of a parameter; its box is known while its axes are those of the leaf."""
+    parameter = ins[index]
+    if parameter.reshaped or any(step != 1 for step in params["strides"] or ()):
         return None
     box = tuple(
         (low + i, low + j)
-        for (low, _), i, j in zip(piece.box, how["start_indices"], how["limit_indices"])
+        for (low, _), i, j in zip(parameter.box, params["start_indices"], params["limit_indices"])
     )
-    return piece._replace(value=do([piece.value])[0], box=box)
+    return parameter._replace(value=evaluate([parameter.value])[0], box=box)
 
 
-def _times(walk: Any, do: Do, how: Any, ins: list[Any], at: int) -> Any:
-    """A leaf times a number of the program."""
-    piece = ins[at]
-    factor = number(ins[1 - at])
+def _multiply(interpreter: Any, evaluate: Evaluate, params: Any, ins: list[Any], index: int) -> Any:
+    """A parameter times a constant."""
+    parameter = ins[index]
+    factor = constant(ins[1 - index])
     if factor is None:
         return None
-    (value,) = do([piece.value if i == at else value for i, value in enumerate(ins)])
-    return piece._replace(value=value, scale=piece.scale * factor)
+    (value,) = evaluate(_with_array(ins, index))
+    return parameter._replace(value=value, scale=parameter.scale * factor)
 
 
-def number(value: Any) -> float | None:
-    """The value, if it is a single number of the program itself."""
-    return (
-        float(value)
-        if isinstance(value, (float, int, np.ndarray, np.generic)) and np.size(value) == 1
-        else None
-    )
-
-
-def _bias(walk: Any, do: Do, how: Any, ins: list[Any], at: int) -> Any:
-    """What is added to the product of the last junction, the same at all places."""
-    piece = ins[at]
-    last = walk.last
-    junction = (walk.found.junctions or [None])[-1]
+def _add_bias(interpreter: Any, evaluate: Evaluate, params: Any, ins: list[Any], index: int) -> Any:
+    """A bias that is added to the output of the last weight use, the same at all positions."""
+    parameter = ins[index]
+    last = interpreter.last
+    use = (interpreter.weight_uses.uses or [None])[-1]
     if (
-        ins[1 - at] is not last.z
-        or junction is None
-        or junction.bias is not None
-        or piece.handed != last.handed
+        ins[1 - index] is not last.z
+        or use is None
+        or use.bias is not None
+        or parameter.scanned != last.scanned
     ):
         return None
-    if piece.value.shape != tuple(
-        size if axis in last.rows else 1 for axis, size in enumerate(last.z.shape)
-    ):
+    shape = tuple(size if axis in last.rows else 1 for axis, size in enumerate(last.z.shape))
+    if parameter.value.shape != shape:
         return None
-    walk.found.junctions[-1] = junction._replace(
-        bias=piece._replace(value=None, scale=piece.scale / last.factor)
+    interpreter.weight_uses.uses[-1] = use._replace(
+        bias=parameter._replace(value=None, scale=parameter.scale / last.factor)
     )
-    return do([piece.value if i == at else value for i, value in enumerate(ins)])[0]
+    return evaluate(_with_array(ins, index))[0]
 
 
-def _broadcast(walk: Any, do: Do, how: Any, ins: list[Any], at: int) -> Any:
-    """New axes of one number move nothing."""
-    return _move(walk, do, how, ins, at) if math.prod(how["shape"]) == ins[at].value.size else None
+def _broadcast(
+    interpreter: Any, evaluate: Evaluate, params: Any, ins: list[Any], index: int
+) -> Any:
+    """Adding axes of size 1 is a reshape."""
+    if math.prod(params["shape"]) != ins[index].value.size:
+        return None
+    return _reshape(interpreter, evaluate, params, ins, index)
 
 
-def _product(walk: Any, do: Do, how: Any, ins: list[Any], at: int) -> Any:
-    contracted, shared = how["dimension_numbers"]
-    piece = ins[at]
-    h = ins[1 - at]
-    own = [axis for axis in range(piece.value.ndim) if axis not in (*contracted[at], *shared[at])]
-    free = [axis for axis in range(h.ndim) if axis not in (*contracted[1 - at], *shared[1 - at])]
-    groups, first, second = (
-        len(shared[0]),
-        *((len(own), len(free)) if at == 0 else (len(free), len(own))),
-    )
-    a = range(groups, groups + first)
-    b = range(groups + first, groups + first + second)
-    mine, theirs = (a, b) if at == 0 else (b, a)
+def _matrix_product(
+    interpreter: Any, evaluate: Evaluate, params: Any, ins: list[Any], index: int
+) -> Any:
+    contracted, batch = params["dimension_numbers"]
+    parameter = ins[index]
+    h = ins[1 - index]
+    free_axes = lambda x, i: [a for a in range(x.ndim) if a not in (*contracted[i], *batch[i])]
+    rows = free_axes(parameter.value, index)
+    positions = free_axes(h, 1 - index)
+    groups = len(batch[0])
+    # z has the batch axes first, then the free axes of the first operand and of the second
+    n_first, n_second = (len(rows), len(positions)) if index == 0 else (len(positions), len(rows))
+    first = range(groups, groups + n_first)
+    second = range(groups + n_first, groups + n_first + n_second)
+    z_rows, z_positions = (first, second) if index == 0 else (second, first)
 
     def factors(delta: Array, h: Array) -> tuple[Array, Array]:
-        return _three(delta, range(groups), theirs, mine), _three(
-            h, shared[1 - at], free, contracted[1 - at]
+        return (
+            _merge_axes(delta, range(groups), z_positions, z_rows),
+            _merge_axes(h, batch[1 - index], positions, contracted[1 - index]),
         )
 
-    (z,) = do([piece.value if i == at else value for i, value in enumerate(ins)])
-    return walk.meet(piece, z, h, factors, rows=mine if not groups else ())
+    (z,) = evaluate(_with_array(ins, index))
+    return interpreter.record_use(parameter, z, h, factors, rows=z_rows if not groups else ())
 
 
-def _three(x: Array, *axes: Sequence[int]) -> Array:
-    """An array of three axes, each made of some of these."""
-    moved = jnp.transpose(x, [axis for part in axes for axis in part])
-    return moved.reshape([math.prod(x.shape[axis] for axis in part) for part in axes])
+def _with_array(ins: list[Any], index: int) -> list[Any]:
+    """The operands with the parameter as an array."""
+    return [value.value if i == index else value for i, value in enumerate(ins)]
 
 
-def _convolution(walk: Any, do: Do, how: Any, ins: list[Any], at: int) -> Any:
-    axes = how["dimension_numbers"]
-    if at != 1 or how["feature_group_count"] != 1 or how["batch_group_count"] != 1:
+def _merge_axes(x: Array, *groups: Sequence[int]) -> Array:
+    """A transpose and reshape: each axis of the result is a product of the given axes of x."""
+    ordered = jnp.transpose(x, [axis for group in groups for axis in group])
+    return ordered.reshape([math.prod(x.shape[axis] for axis in group) for group in groups])
+
+
+def _convolution(
+    interpreter: Any, evaluate: Evaluate, params: Any, ins: list[Any], index: int
+) -> Any:
+    axes = params["dimension_numbers"]
+    if index != 1 or params["feature_group_count"] != 1 or params["batch_group_count"] != 1:
         return None
-    h, piece = ins
-    size = [piece.value.shape[axis] for axis in axes.rhs_spec[2:]]
-    steps = {"window_strides": how["window_strides"], "padding": how["padding"]}
-    spread = {"lhs_dilation": how["lhs_dilation"], "rhs_dilation": how["rhs_dilation"]}
+    h, parameter = ins
+    size = [parameter.value.shape[axis] for axis in axes.rhs_spec[2:]]
+    geometry = ("window_strides", "padding", "lhs_dilation", "rhs_dilation")
+    geometry = {name: params[name] for name in geometry}
 
     def factors(delta: Array, h: Array) -> tuple[Array, Array]:
-        with jax.default_matmul_precision(
-            "highest"
-        ):  # it is a product with ones, which must not round
-            seen = jax.lax.conv_general_dilated_patches(
-                h, size, **steps, **spread, dimension_numbers=axes
+        # patches are extracted by a product with ones and zeros, which must not round
+        with jax.default_matmul_precision("highest"):
+            patches = jax.lax.conv_general_dilated_patches(
+                h, size, **geometry, dimension_numbers=axes
             )
-        n, c, *s = axes.out_spec
-        return _three(delta, (), (n, *s), (c,)), _three(seen, (), (n, *s), (c,))
+        n, c, *space = axes.out_spec
+        return (
+            _merge_axes(delta, (), (n, *space), (c,)),
+            _merge_axes(patches, (), (n, *space), (c,)),
+        )
 
-    return walk.meet(piece, do([h, piece.value])[0], h, factors)
+    (z,) = evaluate([h, parameter.value])
+    return interpreter.record_use(parameter, z, h, factors)
 
 
-def _lookup(walk: Any, do: Do, how: Any, ins: list[Any], at: int) -> Any:
-    """Whole rows of a table, each by its number."""
-    piece = ins[at]
-    axes = how["dimension_numbers"]
-    if at != 0 or piece.value.ndim != 2 or how["slice_sizes"] != (1, piece.value.shape[1]):
+def _lookup(interpreter: Any, evaluate: Evaluate, params: Any, ins: list[Any], index: int) -> Any:
+    """Whole rows of a table, by their indices."""
+    parameter = ins[index]
+    axes = params["dimension_numbers"]
+    table = parameter.value
+    if index != 0 or table.ndim != 2 or params["slice_sizes"] != (1, table.shape[1]):
         return None
     if (
         axes.collapsed_slice_dims != (0,)
@@ -145,24 +162,24 @@ def _lookup(walk: Any, do: Do, how: Any, ins: list[Any], at: int) -> Any:
         or axes.operand_batching_dims
     ):
         return None
-    (z,) = do([piece.value, ins[1]])
+    (z,) = evaluate([table, ins[1]])
     (d,) = axes.offset_dims
 
-    def factors(delta: Array, rows: Array) -> tuple[Array, Array]:
-        others = [axis for axis in range(delta.ndim) if axis != d]
-        return _three(delta, (), others, (d,)), rows.reshape(1, -1, 1)
+    def factors(delta: Array, indices: Array) -> tuple[Array, Array]:
+        positions = [axis for axis in range(delta.ndim) if axis != d]
+        return _merge_axes(delta, (), positions, (d,)), indices.reshape(1, -1, 1)
 
-    return walk.meet(piece, z, ins[1], factors, looked_up=True)
+    return interpreter.record_use(parameter, z, ins[1], factors, is_lookup=True)
 
 
 RULES = {
-    "dot_general": _product,
+    "dot_general": _matrix_product,
     "conv_general_dilated": _convolution,
     "gather": _lookup,
     "slice": _slice,
-    "mul": _times,
-    "add": _bias,
+    "mul": _multiply,
+    "add": _add_bias,
     "broadcast_in_dim": _broadcast,
 } | dict.fromkeys(
-    ("reshape", "transpose", "squeeze", "copy", "copy_p", "rev", "convert_element_type"), _move
+    ("reshape", "transpose", "squeeze", "copy", "copy_p", "rev", "convert_element_type"), _reshape
 )

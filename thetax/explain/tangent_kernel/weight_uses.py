@@ -1,14 +1,17 @@
-r"""Where the parameters of any model meet its data, read from its program.
+r"""Finds where the parameters of a model are used in its jaxpr, to represent their gradients by
+factors.
 
-A weight enters almost every network through a product $z = W h$, a convolution, or a row looked up
-in a table. Its gradient is then $\nabla_W f = \sum_\tau \delta_\tau h_\tau^\top$ with
-$\delta_\tau = \partial f / \partial z_\tau$, over all places $\tau$ at which it is used: pixels,
-tokens, rounds of a loop. Who knows the factors $h$ and $\delta$ need not write the gradient down.
-They are found in the program that JAX traces, whatever module wrote it: it is run with a zero added
-to each $z$, a tap, and the derivative by that zero is $\delta$.
+A weight enters almost every network through a product $z = W h$, a convolution or a table lookup.
+Its gradient is then $\nabla_W f = \sum_\tau \delta_\tau h_\tau^\top$ with
+$\delta_\tau = \partial f / \partial z_\tau$, summed over the positions $\tau$ where it is used:
+pixels, tokens, iterations of a loop. With the factors $h$ and $\delta$ the gradient itself need not
+be stored. An interpreter finds the products in the jaxpr of the model, whichever module they come
+from. It runs the program with a zero added to each $z$, a tap; the derivative with respect to the
+tap is $\delta$.
 
-A bias that is added to a product has the same $\delta$, and $h = 1$. A parameter that enters
-otherwise (a gain), or at two places that share numbers, keeps its gradient whole.
+A bias that is added to a product has the same $\delta$, and $h = 1$. A parameter that is used in
+another way (a gain), or whose entries are used twice in the program, is left unfactored:
+its gradient is computed as usual.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,261 +24,294 @@ import jax.numpy as jnp
 from jax.extend.core import Literal
 from jaxtyping import Array
 
-from ...jaxpr import Scan, called, done, scan_of
-from .weight_use_rules import RULES, Do, number
+from ...jaxpr import Scan, called_program, evaluate_equation, scan_parts
+from .weight_use_rules import RULES, Evaluate, constant
 
-Box = tuple[tuple[int, int], ...]  # a part of an array: from where to where along each axis
+Box = tuple[tuple[int, int], ...]  # a slice of an array: (start, stop) along each axis
 
 
-class Piece(NamedTuple):
-    """A parameter, or a part of one, that no data have met yet."""
+class ParameterSlice(NamedTuple):
+    """A parameter, or a slice of one, that has not been combined with data yet.
+
+    The interpreter passes these through the program in place of arrays.
+    """
 
     leaf: int
     value: Any
     box: Box  # which part of the leaf it is
     scale: float = 1.0  # times the leaf
-    moved: bool = False  # whether its axes are no longer those of the leaf
-    handed: tuple[
-        bool, ...
-    ] = ()  # for each loop around it, whether every round gets a part of its own
+    reshaped: bool = False  # whether its axes are no longer those of the leaf
+    scanned: tuple[bool, ...] = ()  # for each enclosing scan, whether it is scanned over
 
 
-class Junction(NamedTuple):
-    r"""Where a leaf meets data. Its factors are $\delta$, $(g, \tau, a)$, and $h$, $(g, \tau, c)$,
-    and the gradient is $\sum_\tau \delta_{g \tau a} h_{g \tau c}$, for each $g$ of another part of
-    the leaf.
+class WeightUse(NamedTuple):
+    r"""A product of a leaf with data. Its factors are $\delta$, $(g, \tau, a)$, and $h$,
+    $(g, \tau, c)$, and the gradient is $\sum_\tau \delta_{g \tau a} h_{g \tau c}$, where each
+    group $g$ belongs to another part of the leaf.
 
-    A row that is looked up is a product with the indicator of its number; then $h$ is that number,
-    and $c$ is 1.
+    A table lookup is a product with the one-hot vector of the row index; $h$ is then the row index
+    itself, and $c$ is 1.
     """
 
     leaf: int
     box: Box
-    looked_up: bool
-    tap: jax.ShapeDtypeStruct  # z, with the rounds of the loops around it
-    met: jax.ShapeDtypeStruct  # what the leaf met, with these too
-    factors: Callable[
-        [Array, Array], tuple[Array, Array]
-    ]  # of the derivative by the tap, and what was met
+    is_lookup: bool
+    tap: jax.ShapeDtypeStruct  # of z, with leading axes for enclosing scans
+    operand: jax.ShapeDtypeStruct  # the other operand, with these axes too
+    # (derivative with respect to the tap, operand) -> (delta, h)
+    factors: Callable[[Array, Array], tuple[Array, Array]]
     scale: float = 1.0  # times the leaf
-    bias: Piece | None = None  # what is added to the product
+    bias: ParameterSlice | None = None  # a bias that is added to the product
 
 
-class Found(NamedTuple):
-    """The junctions of a program in the order in which it comes to them, and of each loop how many
-    are in it.
+class WeightUses(NamedTuple):
+    """The weight uses of a program in execution order, and for each scan the number of uses
+    inside it (with those of inner scans).
     """
 
-    junctions: list[Junction]
-    loops: list[Any]
+    uses: list[WeightUse]
+    scans: list[Any]
 
     def leaves(self) -> set[int]:
-        """Those that are told by their factors."""
-        parts = [part for junction in self.junctions for part in (junction, junction.bias)]
+        """The factored leaves, those whose gradients are given by factors."""
+        parts = [part for use in self.uses for part in (use, use.bias)]
         return {part.leaf for part in parts if part is not None}
 
 
-def junctions(
-    program: Any, leaves: Sequence[Any], rest: Sequence[Any], *, whole: frozenset[int] = frozenset()
-) -> Found:
-    """The junctions of a closed program whose first arguments are the parameters, but for leaves
-    that shall be `whole`.
+def find_weight_uses(
+    program: Any,
+    leaves: Sequence[Any],
+    inputs: Sequence[Any],
+    *,
+    unfactored: frozenset[int] = frozenset(),
+) -> WeightUses:
+    """The weight uses of a closed jaxpr whose first arguments are the parameters, except for those
+    leaves that are to be `unfactored`.
 
-    A leaf has junctions, and then all that it does is told by them, or none. Arguments may be
-    shapes alone.
+    Either all uses of a leaf are in the result or none. Arguments may be shapes only.
     """
+    # whether a leaf can be factored is known only after a run: repeat without those that cannot
     while True:
-        walk = Walk()
+        interpreter = Interpreter()
 
-        def once(leaves, rest, walk=walk, whole=whole):
-            outs = walk.run(program.jaxpr, program.consts, [*_pieces(leaves, whole), *rest])
-            return [walk.settle(out) for out in outs]
+        def once(leaves, inputs, interpreter=interpreter, unfactored=unfactored):
+            args = [*_slices(leaves, unfactored), *inputs]
+            outs = interpreter.run(program.jaxpr, program.consts, args)
+            return [interpreter.materialise(out) for out in outs]
 
-        jax.eval_shape(once, list(leaves), list(rest))
-        more = walk.whole | _shared(walk.found.junctions)
+        jax.eval_shape(once, list(leaves), list(inputs))
+        more = interpreter.unfactored | _used_twice(interpreter.weight_uses.uses)
         if not more:
-            return walk.found
-        whole = whole | more
+            return interpreter.weight_uses
+        unfactored = unfactored | more
 
 
-def tapped(
-    program: Any, found: Found, leaves: Sequence[Any], rest: Sequence[Any], taps: Sequence[Array]
+def run_with_taps(
+    program: Any,
+    weight_uses: WeightUses,
+    leaves: Sequence[Any],
+    inputs: Sequence[Any],
+    taps: Sequence[Array],
 ) -> tuple[list[Array], list[Array]]:
-    """What the program gives with taps at its junctions, and what was met at each of them."""
-    walk = Walk(taps, found.loops)
-    whole = frozenset(range(len(leaves))) - found.leaves()
-    return walk.run(program.jaxpr, program.consts, [*_pieces(leaves, whole), *rest]), walk.met
+    """Runs the program with taps added at its weight uses; returns its outputs, and the operand of
+    each weight use.
+    """
+    interpreter = Interpreter(taps, weight_uses.scans)
+    unfactored = frozenset(range(len(leaves))) - weight_uses.leaves()
+    args = [*_slices(leaves, unfactored), *inputs]
+    return interpreter.run(program.jaxpr, program.consts, args), interpreter.operands
 
 
-def _pieces(leaves: Sequence[Any], whole: frozenset[int]) -> list[Any]:
+def _slices(leaves: Sequence[Any], unfactored: frozenset[int]) -> list[Any]:
     box = lambda leaf: tuple((0, size) for size in leaf.shape)
-    return [leaf if at in whole else Piece(at, leaf, box(leaf)) for at, leaf in enumerate(leaves)]
+    return [
+        leaf if i in unfactored else ParameterSlice(i, leaf, box(leaf))
+        for i, leaf in enumerate(leaves)
+    ]
 
 
-def _shared(found: list[Junction]) -> set[int]:
-    """The leaves with numbers that enter at two places."""
-    used = [part for junction in found for part in (junction, junction.bias) if part is not None]
-    meet = lambda a, b: (
+def _used_twice(uses: list[WeightUse]) -> set[int]:
+    """The leaves that have entries which are used twice."""
+    parts = [part for use in uses for part in (use, use.bias) if part is not None]
+    overlap = lambda a, b: (
         a.leaf == b.leaf and all(i < y and x < j for (i, j), (x, y) in zip(a.box, b.box))
     )
-    return {a.leaf for a, b in combinations(used, 2) if meet(a, b)}
+    return {a.leaf for a, b in combinations(parts, 2) if overlap(a, b)}
 
 
-class Last(NamedTuple):
-    """What came out of the last junction, times a number; which of its axes are rows of the leaf,
-    and its loops.
+class LastProduct(NamedTuple):
+    """The output of the last weight use, times `factor`; a bias may be added to it.
+
+    `rows` are its axes that correspond to rows of the leaf.
     """
 
     z: Any
     rows: tuple[int, ...]
-    handed: tuple[bool, ...]
+    scanned: tuple[bool, ...]
     factor: float = 1.0
 
 
-class Walk:
-    """One run through a program, in which parameters stay apart until they meet data."""
+class Interpreter:
+    """Interprets a jaxpr, keeping parameters symbolic (`ParameterSlice`) until they are combined
+    with data.
 
-    def __init__(self, taps: Sequence[Array] | None = None, loops: Sequence[Any] = ()):
-        self.taps, self.ahead = taps, iter(loops)
-        self.found, self.met, self.whole = Found([], []), [], set()
-        self.last = Last(None, (), ())
+    With `taps`, these are added to the products, and `scans` are the counts of an earlier run.
+    """
+
+    def __init__(self, taps: Sequence[Array] | None = None, scans: Sequence[Any] = ()):
+        self.taps = taps
+        self.scans_ahead = iter(scans)
+        self.weight_uses = WeightUses([], [])
+        self.operands: list[Array] = []
+        self.unfactored: set[int] = set()
+        self.last = LastProduct(None, (), ())
 
     def run(self, program: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
-        known: dict[Any, Any] = dict(
+        env: dict[Any, Any] = dict(
             zip((*program.constvars, *program.invars), (*consts, *args), strict=True)
         )
-        read = lambda v: v.val if isinstance(v, Literal) else known[v]
+        read = lambda v: v.val if isinstance(v, Literal) else env[v]
         for equation in program.eqns:
             outs = self.step(program, equation, [read(v) for v in equation.invars])
-            known.update(zip(equation.outvars, outs, strict=True))
+            env.update(zip(equation.outvars, outs, strict=True))
         return [read(v) for v in program.outvars]
 
     def step(self, program: Any, equation: Any, ins: list[Any]) -> list[Any]:
-        """What an operation gives; one without a parameter is done as it stands."""
-        do = partial(done, program, equation)
-        how = equation.params
+        """The outputs of an equation; without a symbolic parameter it is evaluated as it is."""
+        evaluate = partial(evaluate_equation, program, equation)
         name = equation.primitive.name
-        pieces = [at for at, value in enumerate(ins) if isinstance(value, Piece)]
-        if pieces and name == "scan":
-            return self.loop(scan_of(equation), ins)
-        if pieces and (inner := called(equation)) is not None:
+        symbolic = [i for i, value in enumerate(ins) if isinstance(value, ParameterSlice)]
+        if symbolic and name == "scan":
+            return self.scan(scan_parts(equation), ins)
+        if symbolic and (inner := called_program(equation)) is not None:
             return self.run(inner.jaxpr, inner.consts, ins)
-        if name == "mul" and not pieces and any(value is self.last.z for value in ins):
-            return self.times(do, ins)
-        if (
-            len(pieces) == 1
-            and name in RULES
-            and (out := RULES[name](self, do, how, ins, *pieces)) is not None
-        ):
-            return [out]
-        return do([self.settle(value) for value in ins])
+        if name == "mul" and not symbolic and any(value is self.last.z for value in ins):
+            return self.multiply_last(evaluate, ins)
+        if len(symbolic) == 1 and name in RULES:
+            out = RULES[name](self, evaluate, equation.params, ins, *symbolic)
+            if out is not None:
+                return [out]
+        return evaluate([self.materialise(value) for value in ins])
 
-    def times(self, do: Do, ins: list[Any]) -> list[Any]:
-        """What the last junction gave, times a number."""
-        out = do(ins)
-        numbers = [number(value) for value in ins if value is not self.last.z]
-        if len(numbers) == 1 and numbers[0]:
-            self.last = self.last._replace(z=out[0], factor=self.last.factor * numbers[0])
+    def multiply_last(self, evaluate: Evaluate, ins: list[Any]) -> list[Any]:
+        """The output of the last weight use, multiplied by a constant."""
+        out = evaluate(ins)
+        factors = [constant(value) for value in ins if value is not self.last.z]
+        if len(factors) == 1 and factors[0]:
+            self.last = self.last._replace(z=out[0], factor=self.last.factor * factors[0])
         return out
 
-    def settle(self, value: Any) -> Any:
-        """The numbers; a parameter of which they are asked keeps its gradient whole."""
-        if not isinstance(value, Piece):
+    def materialise(self, value: Any) -> Any:
+        """The value as an array; a parameter that is needed as one cannot be factored."""
+        if not isinstance(value, ParameterSlice):
             return value
-        self.whole.add(value.leaf)
+        self.unfactored.add(value.leaf)
         return value.value
 
-    def meet(
+    def record_use(
         self,
-        piece: Piece,
+        parameter: ParameterSlice,
         z: Array,
         h: Array,
         factors: Callable[..., Any],
         *,
-        looked_up: bool = False,
+        is_lookup: bool = False,
         rows: Any = (),
     ) -> Array:
-        """Takes down a junction, and adds its tap; `rows` are the axes of z along which a bias may
-        be added.
-        """
-        along = _along(factors, piece.handed)
-        junction = Junction(
-            piece.leaf, piece.box, looked_up, _shape(z), _shape(h), along, piece.scale
+        """Records a weight use and adds its tap; a bias may be added along the axes `rows` of z."""
+        factors = _factors_in_scans(factors, parameter.scanned)
+        self.weight_uses.uses.append(
+            WeightUse(
+                parameter.leaf,
+                parameter.box,
+                is_lookup,
+                _shape(z),
+                _shape(h),
+                factors,
+                parameter.scale,
+            )
         )
-        self.found.junctions.append(junction)
-        self.met.append(h)
-        z = z if self.taps is None else z + self.taps[len(self.met) - 1]
-        self.last = Last(z, tuple(rows), piece.handed)
+        self.operands.append(h)
+        z = z if self.taps is None else z + self.taps[len(self.operands) - 1]
+        self.last = LastProduct(z, tuple(rows), parameter.scanned)
         return z
 
-    def loop(self, how: Scan, ins: list[Any]) -> list[Any]:
-        """A scan: what it holds fixed is one piece in every round, what it runs along a part for
-        each round.
+    def scan(self, parts: Scan, ins: list[Any]) -> list[Any]:
+        """A scan: a parameter among its constants is the same slice in every iteration; of one
+        that it scans over, each iteration uses another part.
         """
-        kept, carried = how.consts, how.carry
-        fixed = ins[:kept]
-        along = ins[kept + carried :]
-        start = [self.settle(value) for value in ins[kept : kept + carried]]
-        count, ahead = next(self.ahead) if self.taps is not None else (0, ())
-        taps = None if self.taps is None else list(self.taps[len(self.met) : len(self.met) + count])
-        walks: list[Walk] = []
+        consts = ins[: parts.consts]
+        start = [
+            self.materialise(value) for value in ins[parts.consts : parts.consts + parts.carry]
+        ]
+        sequences = ins[parts.consts + parts.carry :]
+        count, scans_ahead = next(self.scans_ahead) if self.taps is not None else (0, ())
+        first = len(self.operands)
+        taps = None if self.taps is None else list(self.taps[first : first + count])
+        interpreters: list[Interpreter] = []
 
-        def one(state, item):
-            parts, taps = item
-            walk = Walk(taps, ahead)
-            walks.append(walk)
-            held = [_inside(value, value, False) for value in fixed]
-            parts = [_inside(value, part, True) for value, part in zip(along, parts)]
-            outs = walk.run(how.body.jaxpr, how.body.consts, [*held, *state, *parts])
-            outs = [walk.settle(out) for out in outs]
-            return outs[:carried], (outs[carried:], walk.met)
+        def body(state, item):
+            slices, taps = item
+            interpreter = Interpreter(taps, scans_ahead)
+            interpreters.append(interpreter)
+            inner_consts = [_inside_scan(value, value, False) for value in consts]
+            slices = [_inside_scan(value, part, True) for value, part in zip(sequences, slices)]
+            outs = interpreter.run(
+                parts.body.jaxpr, parts.body.consts, [*inner_consts, *state, *slices]
+            )
+            outs = [interpreter.materialise(out) for out in outs]
+            return outs[: parts.carry], (outs[parts.carry :], interpreter.operands)
 
-        values = [value.value if isinstance(value, Piece) else value for value in along]
-        state, (outs, met) = jax.lax.scan(
-            one, start, (values, taps), how.length, how.reverse, how.unroll
+        arrays = [
+            value.value if isinstance(value, ParameterSlice) else value for value in sequences
+        ]
+        state, (outs, operands) = jax.lax.scan(
+            body, start, (arrays, taps), parts.length, parts.reverse, parts.unroll
         )
-        walk = walks[-1]
-        self.whole |= walk.whole
-        self.found.loops.append((len(met), walk.found.loops))
-        again = lambda shape: jax.ShapeDtypeStruct((how.length, *shape.shape), shape.dtype)
-        self.found.junctions.extend(
-            j._replace(tap=again(j.tap), met=again(j.met)) for j in walk.found.junctions
+        interpreter = interpreters[-1]
+        self.unfactored |= interpreter.unfactored
+        self.weight_uses.scans.append((len(operands), interpreter.weight_uses.scans))
+        stacked = lambda shape: jax.ShapeDtypeStruct((parts.length, *shape.shape), shape.dtype)
+        self.weight_uses.uses.extend(
+            use._replace(tap=stacked(use.tap), operand=stacked(use.operand))
+            for use in interpreter.weight_uses.uses
         )
-        self.met.extend(met)
+        self.operands.extend(operands)
         return [*state, *outs]
 
 
-def _inside(value: Any, now: Any, handed: bool) -> Any:
-    """A value as the body of a loop has it."""
-    if not isinstance(value, Piece):
-        return now
-    now = now if handed else value.value
-    return value._replace(value=now, moved=value.moved or handed, handed=(*value.handed, handed))
+def _inside_scan(value: Any, part: Any, scanned: bool) -> Any:
+    """A value as the body of a scan receives it; `part` is its slice in this iteration."""
+    if not isinstance(value, ParameterSlice):
+        return part
+    part = part if scanned else value.value
+    return value._replace(
+        value=part, reshaped=value.reshaped or scanned, scanned=(*value.scanned, scanned)
+    )
 
 
 def _shape(x: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(x.shape, x.dtype)
 
 
-def _along(
-    factors: Callable[..., Any], handed: tuple[bool, ...]
+def _factors_in_scans(
+    factors: Callable[..., Any], scanned: tuple[bool, ...]
 ) -> Callable[[Array, Array], tuple[Array, Array]]:
-    """The factors of a junction inside loops: a round that has a part of its own is a group, any
-    other a place.
+    """The factors of a weight use inside scans: iterations become groups where the parameter is
+    scanned over, and positions elsewhere.
     """
-    if not handed:
+    if not scanned:
         return factors
-    inner = _along(factors, handed[1:])
+    inner = _factors_in_scans(factors, scanned[1:])
 
     def outer(delta: Array, h: Array) -> tuple[Array, Array]:
-        join = lambda x: _join(x, handed[0])
-        d, h = jax.vmap(inner)(delta, h)
-        return join(d), join(h)
+        delta, h = jax.vmap(inner)(delta, h)
+        return _merge_iterations(delta, scanned[0]), _merge_iterations(h, scanned[0])
 
     return outer
 
 
-def _join(x: Array, group: bool) -> Array:
-    """`r g t a`: the rounds joined to the groups, or to the places."""
+def _merge_iterations(x: Array, into_groups: bool) -> Array:
+    """`(iterations, g, t, a)` with the iterations merged into the groups g, or the positions t."""
     r, g, t, a = x.shape
-    return x.reshape(r * g, t, a) if group else jnp.moveaxis(x, 0, 1).reshape(g, r * t, a)
+    return x.reshape(r * g, t, a) if into_groups else jnp.moveaxis(x, 0, 1).reshape(g, r * t, a)

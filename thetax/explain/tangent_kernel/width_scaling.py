@@ -1,10 +1,10 @@
-r"""How fast networks come near to their limit as they grow wider (§9.3): by which power of the
-width $m$.
+r"""Scaling of networks with their width (§9.3): with which power of the width $m$ they approach the
+limit of infinite width.
 
-In the tangent parametrisation the kernel at the start differs from its limit by $O(m^{-1/2})$. In
-training the parameters as a whole move by $O(1)$ whatever the width, each of them ever less, so
-that the kernel changes by $O(m^{-1/2})$ at most; what is seen is nearer to $1/m$. (Jacot et al.
-2018; Lee et al. 2019; Dyer & Gur-Ari 2020)
+In the tangent parametrisation the kernel at initialisation differs from its limit by $O(m^{-1/2})$.
+In training the parameters as a whole move by $O(1)$ for every width, each of them less and less, so
+the kernel changes by $O(m^{-1/2})$ at most; observed rates are closer to $1/m$. (Jacot et al. 2018;
+Lee et al. 2019; Dyer & Gur-Ari 2020)
 """
 
 from dataclasses import dataclass
@@ -15,45 +15,47 @@ from jaxtyping import Float, Int
 
 
 @dataclass(frozen=True)
-class Widths:
-    r"""By width and draw: $\frac{\|K_0 - \Theta\|}{\|\Theta\|}$, $\frac{\|K_T - K_0\|}{\|K_0\|}$
-    and $\frac{\|\theta_T - \theta_0\|}{\|\theta_0\|}$.
+class WidthScaling:
+    r"""Relative distances for each width and random seed:
+    $\frac{\|K_0 - \Theta\|}{\|\Theta\|}$, $\frac{\|K_T - K_0\|}{\|K_0\|}$ and
+    $\frac{\|\theta_T - \theta_0\|}{\|\theta_0\|}$.
     """
 
-    distance: Float[np.ndarray, "w s"]
-    change: Float[np.ndarray, "w s"]
-    moved: Float[np.ndarray, "w s"]
+    limit_distance: Float[np.ndarray, "w s"]
+    kernel_change: Float[np.ndarray, "w s"]
+    parameter_change: Float[np.ndarray, "w s"]
     widths: Int[np.ndarray, " w"]
 
     @property
-    def powers(self) -> tuple[float, float, float]:
-        """Of the width, by which the three fall."""
-        distance, change, moved = (
-            power_of(self.widths, of) for of in (self.distance, self.change, self.moved)
+    def exponents(self) -> tuple[float, float, float]:
+        """Powers of the width with which the three distances scale."""
+        limit_distance, kernel_change, parameter_change = (
+            power_law_exponent(self.widths, values)
+            for values in (self.limit_distance, self.kernel_change, self.parameter_change)
         )
-        return distance, change, moved
+        return limit_distance, kernel_change, parameter_change
 
 
 @dataclass(frozen=True)
-class WideBeliefs:
-    """The outputs and their deviation on some examples, of all networks of infinite width and of
-    some finite ones.
+class InfiniteWidthComparison:
+    """Mean and standard deviation of the outputs on some examples: of all networks of infinite
+    width (first), and of an ensemble of finite ones.
     """
 
     mean: Float[np.ndarray, "2 m k"]
-    deviation: Float[np.ndarray, "2 m"]  # of an output, in the quadratic mean over the outputs
+    std: Float[np.ndarray, "2 m"]  # root mean square over the outputs
 
     @property
     def agreement(self) -> tuple[float, float]:
-        """The correlations of the means and of the deviations."""
-        of = lambda pair: float(np.corrcoef(pair.reshape(2, -1))[0, 1])
-        return of(self.mean), of(self.deviation)
+        """Correlation of the means, and of the standard deviations."""
+        correlation = lambda pair: float(np.corrcoef(pair.reshape(2, -1))[0, 1])
+        return correlation(self.mean), correlation(self.std)
 
 
-def power_of(widths: Any, values: Float[np.ndarray, "w *s"]) -> float:
-    r"""$p$ in $v \sim m^p$, by least squares in logarithms.
+def power_law_exponent(widths: Any, values: Float[np.ndarray, "w *s"]) -> float:
+    r"""Exponent $p$ of a power law $v \sim m^p$, by least squares in logarithms.
 
-    >>> round(power_of([10, 100, 1000], np.array([3.0, 0.3, 0.03])), 6)
+    >>> round(power_law_exponent([10, 100, 1000], np.array([3.0, 0.3, 0.03])), 6)
     -1.0
     """
     widths = np.asarray(widths, np.float64)
@@ -65,9 +67,8 @@ def power_of(widths: Any, values: Float[np.ndarray, "w *s"]) -> float:
         or not (values > 0).all()
     ):
         raise ValueError(
-            "power_of: expected two widths at least, and a row of values for each, all more than "
-            f"0; got {len(widths)} and {values.shape}."
+            "power_law_exponent: expected at least two widths and one row of values for each, all "
+            f"positive; got {len(widths)} widths and values of shape {values.shape}."
         )
-    return float(
-        np.polyfit(np.log(widths), np.log(values.reshape(len(widths), -1)).mean(axis=1), 1)[0]
-    )
+    mean_log = np.log(values.reshape(len(widths), -1)).mean(axis=1)
+    return float(np.polyfit(np.log(widths), mean_log, 1)[0])

@@ -1,20 +1,20 @@
-r"""Correlation in the one layout that XLA computes fast wherever it stands: channels last.
+r"""Correlation on a CPU, in the channels-last layout, which XLA computes fastest.
 
-On a CPU XLA brings a convolution into this layout by itself, but not inside a loop or a branch,
-where it then takes more than ten times as long. So it is brought there by hand, and its two
-gradients with it,
+On a CPU XLA converts a convolution to this layout itself, but not inside a loop or a branch, where
+it is more than ten times slower without. So the conversion is done here, for the correlation and
+its two gradients,
 
 $$\bar x = \bar y * W, \qquad \bar W = \bar y \star x,$$
 
-each written as a correlation in the same layout. The derivative of $y$ is told as the transpose of
-these, so that to go back through it is to compute them.
+each written as a correlation in the same layout. The JVP of $y$ is defined as the transpose of
+these gradients, so the backward pass computes exactly them.
 
-Of an image of one channel or three XLA's own convolution is slow: most of its time goes into
-copies. There, where a derivative is wanted, $y$ is the sum of products with numbers, and $\bar x$
-the sum of what one matrix product has for every place of the window. Where the kernel is not to
-change, as under an attack, a CPU takes a small image by its rows: one matrix product has what every
-row of the window makes of every row of the image, and their sum is one with what comes after.
-Without a derivative $y$ stays one operation, which those who read a program know.
+For images with one or three channels, XLA's convolution spends most of its time copying. When such
+a call is differentiated, $y$ is computed as a sum of scalar products with slices of the image, and
+$\bar x$ from one matrix product. If only the input is differentiated, as in an adversarial attack,
+a small image is computed row by row: one matrix product of each row of the window with each row of
+the image, summed over the rows of the window. Without differentiation $y$ is a single
+`conv_general_dilated`, which code that reads a jaxpr recognises.
 """
 
 import math
@@ -30,8 +30,9 @@ from jaxtyping import Array, Float
 Sizes = tuple[int, ...]
 Padding = tuple[tuple[int, int], ...]
 AXES = {1: ("NHC", "HIO", "NHC"), 2: ("NHWC", "HWIO", "NHWC")}
-FEW, MANY = 27, 256  # numbers that make one output, and places that have one
-SMALL = 45_000  # numbers of an image by its rows, so that those of a batch stay near the processor
+MAX_THIN_INPUTS = 27  # inputs of one output (kernel entries times channels) for a sum of products
+MIN_THIN_POSITIONS = 256  # output positions for a sum of products
+MAX_ROW_SIZE = 45_000  # floats of the intermediate array in `_by_rows`, so that it stays in cache
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(2, 3, 4))
@@ -42,8 +43,8 @@ def correlate_last(
     padding: Padding,
     dilation: Sizes,
 ) -> Float[Array, "m *t"]:
-    r"""$y_l[i] = \sum_k \sum_j W_{lk}[j]\, x_k[si + dj]$ of a signal with zeros around it, channels
-    first in and out.
+    r"""Cross-correlation $y_l[i] = \sum_k \sum_j W_{lk}[j]\, x_k[si + dj]$ of a zero-padded signal;
+    arguments and result have channels first.
 
     >>> correlate_last(
     ...     jnp.array([[[1.0, 10.0]]]), jnp.array([[1.0, 2.0, 3.0]]), (1,), ((0, 0),), (1,)
@@ -59,32 +60,32 @@ def correlate_last(
 def _push(
     stride: Sizes, padding: Padding, dilation: Sizes, primals: Any, tangents: Any
 ) -> tuple[Array, Array]:
-    (W, x), (d_W, d_x), how = primals, tangents, (stride, padding, dilation)
-    fixed = isinstance(d_W, SymbolicZero)
-    y = _forward(W, x, *how, fixed=fixed)
+    (W, x), (d_W, d_x), options = primals, tangents, (stride, padding, dilation)
+    constant_W = isinstance(d_W, SymbolicZero)
+    y = _forward(W, x, *options, constant_W=constant_W)
     d_y = jnp.zeros_like(y)
     if not isinstance(d_x, SymbolicZero):
-        d_y += jax.linear_transpose(lambda g: _back_to_x(W, g, x.shape[1:], *how, fixed=fixed), y)(
-            d_x
-        )[0]
-    if not fixed:
-        d_y += jax.linear_transpose(lambda g: _back_to_W(x, g, W.shape[2:], *how), y)(d_W)[0]
+        pull = lambda g: _gradient_x(W, g, x.shape[1:], *options, constant_W=constant_W)
+        d_y += jax.linear_transpose(pull, y)(d_x)[0]
+    if not constant_W:
+        pull = lambda g: _gradient_W(x, g, W.shape[2:], *options)
+        d_y += jax.linear_transpose(pull, y)(d_W)[0]
     return y, d_y
 
 
 def _forward(
-    W: Array, x: Array, stride: Sizes, padding: Padding, dilation: Sizes, *, fixed: bool
+    W: Array, x: Array, stride: Sizes, padding: Padding, dilation: Sizes, *, constant_W: bool
 ) -> Array:
-    """The correlation itself, the fastest way."""
+    """The correlation, by the fastest of three methods."""
     if _is_thin(W, x):
         return _sum_of_products(W, x, stride, padding, dilation)
     kernel = jnp.moveaxis(W, (0, 1), (-1, -2))
-    if fixed and _is_small(kernel, x, stride, padding):
+    if constant_W and _is_small(kernel, x, stride, padding):
         return _by_rows(kernel, x, padding, dilation)
     return correlate_last(W, x, stride, padding, dilation)
 
 
-def _back_to_x(
+def _gradient_x(
     W: Array,
     g: Array,
     size: Sizes,
@@ -92,39 +93,38 @@ def _back_to_x(
     padding: Padding,
     dilation: Sizes,
     *,
-    fixed: bool,
+    constant_W: bool,
 ) -> Array:
-    """The gradient at the signal: the kernel turned round, over the gradients spread out by the
+    """The gradient in the signal: a correlation of the flipped kernel with `g` dilated by the
     stride.
     """
-    turned = jnp.moveaxis(jnp.flip(W, tuple(range(2, W.ndim))), (0, 1), (-2, -1))
+    flipped = jnp.moveaxis(jnp.flip(W, tuple(range(2, W.ndim))), (0, 1), (-2, -1))
     before = [d * (k - 1) - low for d, k, (low, _) in zip(dilation, W.shape[2:], padding)]
     after = [
         n + low - (t - 1) * s - 1 for n, (low, _), t, s in zip(size, padding, g.shape[1:], stride)
     ]
-    around = tuple(zip(before, after))
+    pads = tuple(zip(before, after))
     if _is_thin(W, g) and set(stride) == {1} and min(*before, *after) >= 0:
-        return _product_and_sum(turned, g, size, around, dilation)
-    if fixed and _is_small(turned, g, stride, around):
-        return _by_rows(turned, g, around, dilation)
-    y = _slide(jnp.moveaxis(g, 0, -1)[None], turned, (1,) * len(size), around, stride, dilation)
+        return _product_and_sum(flipped, g, size, pads, dilation)
+    if constant_W and _is_small(flipped, g, stride, pads):
+        return _by_rows(flipped, g, pads, dilation)
+    y = _slide(jnp.moveaxis(g, 0, -1)[None], flipped, (1,) * len(size), pads, stride, dilation)
     return jnp.moveaxis(y[0], -1, 0)
 
 
-def _back_to_W(
+def _gradient_W(
     x: Array, g: Array, window: Sizes, stride: Sizes, padding: Padding, dilation: Sizes
 ) -> Array:
-    """The gradient at the kernel: the gradients as a kernel, over the signal; stride and dilation
-    change places.
+    """The gradient in the kernel: a correlation of the signal with `g` as the kernel; stride and
+    dilation are exchanged.
     """
     reach = [
         (k - 1) * d + (t - 1) * s + 1 for k, d, t, s in zip(window, dilation, g.shape[1:], stride)
     ]
-    more = [
-        r - n - low for r, n, (low, _) in zip(reach, x.shape[1:], padding)
-    ]  # of the signal after its end, or less
-    x = x[(slice(None), *(slice(n + min(m, 0)) for n, m in zip(x.shape[1:], more)))]
-    pads = tuple((low, max(m, 0)) for (low, _), m in zip(padding, more))
+    # Padding after the end of the signal; if negative, the signal is cropped.
+    high = [r - n - low for r, n, (low, _) in zip(reach, x.shape[1:], padding)]
+    x = x[(slice(None), *(slice(n + min(h, 0)) for n, h in zip(x.shape[1:], high)))]
+    pads = tuple((low, max(h, 0)) for (low, _), h in zip(padding, high))
     y = _slide(
         x[..., None],
         jnp.moveaxis(g, 0, -1)[..., None, :],
@@ -137,14 +137,16 @@ def _back_to_W(
 
 
 def _is_thin(W: Array, x: Array) -> bool:
-    """Whether so few numbers make one output, of so many, that a convolution is not worth its
-    copies.
+    """Whether there are so few inputs per output, and so many positions, that the copies of XLA's
+    convolution cost more than the arithmetic.
     """
-    return math.prod(W.shape[1:]) <= FEW and math.prod(x.shape[1:]) >= MANY
+    return (
+        math.prod(W.shape[1:]) <= MAX_THIN_INPUTS and math.prod(x.shape[1:]) >= MIN_THIN_POSITIONS
+    )
 
 
 def _is_small(kernel: Array, x: Array, stride: Sizes, padding: Padding) -> bool:
-    """Whether an image is small enough to be taken by its rows, on a CPU."""
+    """Whether `_by_rows` is fast: on a CPU, for a small image with stride 1."""
     if (
         jax.default_backend() != "cpu"
         or len(stride) != 2
@@ -153,56 +155,58 @@ def _is_small(kernel: Array, x: Array, stride: Sizes, padding: Padding) -> bool:
     ):
         return False
     (height, width), (rows, columns) = x.shape[1:], kernel.shape[:2]
-    return (
-        rows * columns > 1 and (height + sum(padding[0])) * width * rows * kernel.shape[-1] <= SMALL
-    )
+    size = (height + sum(padding[0])) * width * rows * kernel.shape[-1]
+    return rows * columns > 1 and size <= MAX_ROW_SIZE
 
 
 def _sum_of_products(W: Array, x: Array, stride: Sizes, padding: Padding, dilation: Sizes) -> Array:
-    """The signal at every place of the window, times the numbers that the kernel has there."""
+    """The sum, over all entries of the window, of a slice of the signal times the weights."""
     x = jnp.pad(jnp.moveaxis(x, 0, -1), [*padding, (0, 0)])
     reach = [d * (k - 1) for d, k in zip(dilation, W.shape[2:])]
-    places = lambda at: tuple(
+    shifted = lambda entry: tuple(
         slice(d * j, n - r + d * j, s)
-        for d, j, n, r, s in zip(dilation, at, x.shape, reach, stride)
+        for d, j, n, r, s in zip(dilation, entry, x.shape, reach, stride)
     )
-    outputs = jax.lax.optimization_barrier(
-        jnp.moveaxis(W, 0, -1)
-    )  # side by side in memory, also inside a loop
-    number = lambda k, at: outputs[(k, *at)][(None,) * len(at)]
-    windows = product(*map(range, W.shape[2:]))
+    # The barrier keeps the outputs contiguous in memory, also inside a loop.
+    outputs_last = jax.lax.optimization_barrier(jnp.moveaxis(W, 0, -1))
+    weight = lambda k, entry: outputs_last[(k, *entry)][(None,) * len(entry)]
     parts = [
-        x[places(at)][..., k : k + 1] * number(k, at) for at in windows for k in range(W.shape[1])
+        x[shifted(entry)][..., k : k + 1] * weight(k, entry)
+        for entry in product(*map(range, W.shape[2:]))
+        for k in range(W.shape[1])
     ]
     return jnp.moveaxis(sum(parts[1:], parts[0]), -1, 0)
 
 
 def _product_and_sum(
-    turned: Array, g: Array, size: Sizes, padding: Padding, dilation: Sizes
+    kernel: Array, g: Array, size: Sizes, padding: Padding, dilation: Sizes
 ) -> Array:
-    """One product of the gradients with every place of the kernel, each laid where it belongs."""
-    window, (m, c) = turned.shape[:-2], turned.shape[-2:]
-    z = jnp.moveaxis(g, 0, -1) @ jnp.moveaxis(turned, -2, 0).reshape(m, -1)
+    """One matrix product of the gradient with all entries of the kernel, whose shifted results are
+    summed.
+    """
+    window, (m, c) = kernel.shape[:-2], kernel.shape[-2:]
+    z = jnp.moveaxis(g, 0, -1) @ jnp.moveaxis(kernel, -2, 0).reshape(m, -1)
     z = jnp.pad(z, [*padding, (0, 0)])
-    places = lambda at: tuple(slice(d * j, d * j + n) for d, j, n in zip(dilation, at, size))
+    shifted = lambda entry: tuple(slice(d * j, d * j + n) for d, j, n in zip(dilation, entry, size))
     parts = [
-        z[places(at)][..., k * c : (k + 1) * c] for k, at in enumerate(product(*map(range, window)))
+        z[shifted(entry)][..., k * c : (k + 1) * c]
+        for k, entry in enumerate(product(*map(range, window)))
     ]
     return jnp.moveaxis(sum(parts[1:], parts[0]), -1, 0)
 
 
 def _by_rows(kernel: Array, x: Array, padding: Padding, dilation: Sizes) -> Array:
-    """One product of what lies side by side with every row of the kernel, and the sum of its
-    rows.
+    """One matrix product of the horizontal windows of the image with all rows of the kernel, whose
+    shifted results are summed over the rows.
     """
     (rows, columns), (c, m), (down, across) = kernel.shape[:2], kernel.shape[2:], dilation
     x = jnp.pad(jnp.moveaxis(x, 0, -1), [*padding, (0, 0)])
     height = x.shape[0] - down * (rows - 1)
     width = x.shape[1] - across * (columns - 1)
-    beside = jnp.concatenate(
+    windows = jnp.concatenate(
         [x[:, across * j : across * j + width] for j in range(columns)], axis=-1
     )
-    z = beside @ jnp.moveaxis(kernel.reshape(rows, columns * c, m), 0, 1).reshape(
+    z = windows @ jnp.moveaxis(kernel.reshape(rows, columns * c, m), 0, 1).reshape(
         columns * c, rows * m
     )
     parts = [z[down * i : down * i + height, :, i * m : (i + 1) * m] for i in range(rows)]
@@ -210,8 +214,9 @@ def _by_rows(kernel: Array, x: Array, padding: Padding, dilation: Sizes) -> Arra
 
 
 def _slide(
-    x: Array, W: Array, stride: Sizes, padding: Any, spread: Sizes, dilation: Sizes
+    x: Array, W: Array, stride: Sizes, padding: Any, x_dilation: Sizes, dilation: Sizes
 ) -> Array:
+    """The convolution of XLA, channels last."""
     return jax.lax.conv_general_dilated(
-        x, W, stride, padding, spread, dilation, dimension_numbers=AXES[len(stride)]
+        x, W, stride, padding, x_dilation, dilation, dimension_numbers=AXES[len(stride)]
     )

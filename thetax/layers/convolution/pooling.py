@@ -1,13 +1,13 @@
-r"""Pooling (§4.2): what a window holds, as one number, so that images get smaller and small shifts
-matter less.
+r"""Pooling (§4.2): each window of a signal is reduced to one value, which makes images smaller and
+the output less sensitive to small shifts.
 
-With a window of $r$ places and a stride of $s$, channel by channel,
+With window size $r$ and stride $s$, separately for each channel,
 
 $$y[i] = \max_{0 \le k < r} x[s i + k] \qquad \text{or} \qquad y[i] = \frac1r \sum_{0 \le k < r} x[s
 i + k],$$
 
-which are $\lfloor (n - r) / s \rfloor + 1$ numbers. The gradient of a maximum goes to one place,
-the first where it is attained. The maximum of a window that holds a NaN is NaN.
+for $\lfloor (n - r) / s \rfloor + 1$ positions $i$. The gradient of a maximum goes to the first
+position where it is attained. The maximum of a window that contains NaN is NaN.
 
 Departs: the notes downsample by a maximum that is printed with stride 1; the lecture prints windows
 that overlap.
@@ -28,14 +28,15 @@ from jaxtyping import Array, Float
 from ...core import expect_floats, expect_shape
 from .convolution import Sizes, check_window
 
-FEW = 8  # places of a mean that are added one by one
+MAX_UNROLLED_MEAN = 8  # a mean over at most this many values is written as a sum of slices
 
 
 class MaxPool(eqx.Module):
-    r"""The largest number of every window; by default windows lie side by side (§4.2).
+    r"""Max pooling: the largest value of every window; by default the stride is the window size
+    (§4.2).
 
-    With `boundary="same"` the middle of a window of odd size lies on every $s$-th place; nothing is
-    beyond the edge.
+    With `boundary="same"` windows of odd size are centred at every $s$-th position, and the padding
+    is $-\infty$.
 
     >>> MaxPool((2, 2))(jnp.array([[[1.0, 5.0, 2.0, 0.0], [3.0, 4.0, 1.0, 7.0]]])).tolist()
     [[[5.0, 7.0]]]
@@ -56,7 +57,7 @@ class MaxPool(eqx.Module):
             boundary == "same" and any(r % 2 == 0 for r in self.window)
         ):
             raise ValueError(
-                "MaxPool: boundary is 'valid', or 'same' with windows of odd size; got "
+                "MaxPool: boundary must be 'valid', or 'same' with windows of odd size; got "
                 f"{boundary!r} and {self.window}."
             )
 
@@ -72,9 +73,9 @@ class MaxPool(eqx.Module):
 
 
 class AveragePool(eqx.Module):
-    r"""The mean of every window; by default windows lie side by side (§4.2).
+    r"""Average pooling: the mean of every window; by default the stride is the window size (§4.2).
 
-    It is a convolution with a constant kernel, of which the stride keeps some places.
+    It is a convolution with a constant kernel and a stride.
 
     >>> AveragePool((2, 2))(jnp.array([[[1.0, 5.0, 2.0, 0.0], [3.0, 3.0, 1.0, 1.0]]])).tolist()
     [[[3.0, 1.0]]]
@@ -97,24 +98,24 @@ class AveragePool(eqx.Module):
 
 
 class AdaptivePool(eqx.Module):
-    r"""An output of a given size whatever the input's: place $i$ of $k$ pools
-    $\lfloor in/k \rfloor$ to $\lceil (i+1)n/k \rceil - 1$.
+    r"""Adaptive pooling to a fixed output size: output $i$ of $k$ pools the inputs
+    $\lfloor in/k \rfloor, \dots, \lceil (i+1)n/k \rceil - 1$.
 
-    `of` is `jnp.mean` or `jnp.max`.
+    `reduction` is `jnp.mean` or `jnp.max`.
 
     >>> AdaptivePool((2,))(jnp.arange(5.0)[None]).tolist()
     [[1.0, 3.0]]
     """
 
     size: tuple[int, ...] = eqx.field(static=True)
-    of: Callable[..., Array] = eqx.field(static=True, default=jnp.mean)
+    reduction: Callable[..., Array] = eqx.field(static=True, default=jnp.mean)
 
     def __call__(self, x: Float[Array, "c *s"]) -> Float[Array, "c *t"]:
         space = x.shape[1:]
         if len(space) != len(self.size) or any(not 1 <= k <= n for k, n in zip(self.size, space)):
             raise ValueError(
-                f"AdaptivePool: expected an input with at least {self.size} places for each "
-                f"channel; got {x.shape}."
+                f"AdaptivePool: expected an input of at least {self.size} positions per channel; "
+                f"got shape {x.shape}. Use a smaller size."
             )
         for axis, (k, n) in enumerate(zip(self.size, space), start=1):
             ends = [(i * n // k, -(-(i + 1) * n // k)) for i in range(k)]
@@ -125,20 +126,18 @@ class AdaptivePool(eqx.Module):
         return x
 
     def _pooled(self, part: Array, axis: int) -> Array:
-        """One number along an axis; a mean of few as a sum, which XLA joins with what lies around
-        it.
+        """The reduction along an axis. The mean of few values is written as a sum, which XLA fuses
+        with the operations around it.
         """
         n = part.shape[axis]
-        if self.of is not jnp.mean or n > FEW:
-            return self.of(part, axis=axis)
-        return (
-            reduce(jnp.add, [jax.lax.index_in_dim(part, k, axis, keepdims=False) for k in range(n)])
-            / n
-        )
+        if self.reduction is not jnp.mean or n > MAX_UNROLLED_MEAN:
+            return self.reduction(part, axis=axis)
+        slices = [jax.lax.index_in_dim(part, k, axis, keepdims=False) for k in range(n)]
+        return reduce(jnp.add, slices) / n
 
 
 def global_mean(x: Float[Array, "c *s"]) -> Float[Array, " c"]:
-    """The mean of each channel over all places: the same wherever a pattern lies.
+    """Global average pooling: the mean of each channel over all positions.
 
     >>> global_mean(jnp.array([[1.0, 3.0], [0.0, 0.0]])).tolist()
     [2.0, 0.0]
@@ -147,7 +146,7 @@ def global_mean(x: Float[Array, "c *s"]) -> Float[Array, " c"]:
 
 
 def global_max(x: Float[Array, "c *s"]) -> Float[Array, " c"]:
-    """The largest number of each channel: whether a pattern lies anywhere.
+    """Global max pooling: the largest value of each channel.
 
     >>> global_max(jnp.array([[1.0, 3.0], [0.0, 0.0]])).tolist()
     [3.0, 0.0]
@@ -156,10 +155,10 @@ def global_max(x: Float[Array, "c *s"]) -> Float[Array, " c"]:
 
 
 def tiles(name: str, x: Any, window: tuple[int, ...]) -> Float[Array, "..."]:
-    """What lies in windows side by side, channels last: of shape `(t, r, ..., c)` with as many
-    `t, r` as axes.
+    """The signal split into adjacent windows, channels last: an array `(t, r, ..., c)` with the
+    number of windows `t` and the window size `r` for each spatial axis.
     """
-    _expect_room(name, x, window)
+    _expect_size(name, x, window)
     count = [n // r for n, r in zip(x.shape[1:], window)]
     x = jnp.moveaxis(x, 0, -1)[tuple(slice(t * r) for t, r in zip(count, window))]
     return x.reshape(*(n for pair in zip(count, window) for n in pair), x.shape[-1])
@@ -167,7 +166,7 @@ def tiles(name: str, x: Any, window: tuple[int, ...]) -> Float[Array, "..."]:
 
 @jax.custom_jvp
 def _larger(a: Float[Array, "..."], b: Float[Array, "..."]) -> Float[Array, "..."]:
-    """The larger number, or NaN where one is; of two that are equal the derivative is that of the
+    """The maximum, NaN if one argument is NaN; for equal arguments the derivative is that of the
     first.
     """
     return jnp.maximum(a, b)
@@ -181,80 +180,82 @@ def _push_larger(primals: Any, tangents: Any) -> tuple[Array, Array]:
 
 @jax.custom_jvp
 def _largest(x: Float[Array, "..."]) -> Float[Array, "..."]:
-    """The largest number of every tile; its derivative is that of the first place where it is
+    """The largest value of every tile; its derivative is that of the first entry where it is
     attained.
 
-    Channels stay last, where a convolution leaves them, and to go back is to write every place
+    Channels stay last, as in the output of a convolution, and the backward pass writes every entry
     once.
     """
-    return reduce(jnp.maximum, _places(x))
+    return reduce(jnp.maximum, _tile_entries(x))
 
 
 @_largest.defjvp
 def _push(primals: Any, tangents: Any) -> tuple[Array, Array]:
     (x,), (d_x,) = primals, tangents
     y = _largest(x)
-    parts = _places(x)
+    parts = _tile_entries(x)
     axes = tuple(range(1, x.ndim, 2))
     square = jnp.full(y.shape, (len(parts) - 1) ** 2, jnp.float32)
     for k in reversed(range(len(parts) - 1)):
         square = jnp.where(parts[k] == y, k**2, square)
-    first = jnp.sqrt(
-        square
-    )  # XLA computes no root twice; it would, for each place, the layers before what is cheaper
-    place = jnp.arange(len(parts), dtype=jnp.float32).reshape(
+    # The index of the first maximum, as the root of its square: XLA does not recompute a root for
+    # every entry, but it would recompute a cheaper operation, with the layers before it.
+    first = jnp.sqrt(square)
+    entry = jnp.arange(len(parts), dtype=jnp.float32).reshape(
         [n if axis % 2 else 1 for axis, n in enumerate(x.shape)]
     )
-    here = jnp.broadcast_to(jnp.expand_dims(first, axes), x.shape) == jnp.broadcast_to(
-        place, x.shape
+    is_first = jnp.broadcast_to(jnp.expand_dims(first, axes), x.shape) == jnp.broadcast_to(
+        entry, x.shape
     )
-    return y, jnp.where(here, d_x, 0).sum(axes)
+    return y, jnp.where(is_first, d_x, 0).sum(axes)
 
 
-def _places(x: Float[Array, "..."]) -> list[Float[Array, "..."]]:
-    """For every place of a tile, what lies there in each of them."""
-    every = product(*map(range, x.shape[1::2]))
-    return [x[tuple(index for k in at for index in (slice(None), k))] for at in every]
+def _tile_entries(x: Float[Array, "..."]) -> list[Float[Array, "..."]]:
+    """For every entry of a tile, the array of its values in all tiles."""
+    entries = product(*map(range, x.shape[1::2]))
+    return [x[tuple(index for k in entry for index in (slice(None), k))] for entry in entries]
 
 
 def shifted(
     name: str, x: Any, window: tuple[int, ...], stride: tuple[int, ...]
 ) -> list[Float[Array, "c *t"]]:
-    """For every place of the window, what lies there in each of its positions."""
-    _expect_room(name, x, window)
+    """For every entry of the window, the array of its values at all positions of the window."""
+    _expect_size(name, x, window)
     count = [(n - r) // s + 1 for n, r, s in zip(x.shape[1:], window, stride)]
-    limits = lambda at: [k + (t - 1) * s + 1 for k, t, s in zip(at, count, stride)]
-    places = product(*map(range, window))
-    return [jax.lax.slice(x, (0, *at), (len(x), *limits(at)), (1, *stride)) for at in places]
+    limits = lambda entry: [k + (t - 1) * s + 1 for k, t, s in zip(entry, count, stride)]
+    return [
+        jax.lax.slice(x, (0, *entry), (len(x), *limits(entry)), (1, *stride))
+        for entry in product(*map(range, window))
+    ]
 
 
 def _expect(name: str, x: Any, window: tuple[int, ...]) -> None:
-    """Refuses what is no signal or image with as many axes of space as the window."""
+    """Raises `ValueError` unless `x` is a float signal with as many spatial axes as the window."""
     expect_shape(name, x, ("c", *"hwdefg"[: len(window)]))
     expect_floats(name, x)
 
 
-def _expect_room(name: str, x: Any, window: tuple[int, ...]) -> None:
-    """Refuses an input that is smaller than a window."""
+def _expect_size(name: str, x: Any, window: tuple[int, ...]) -> None:
+    """Raises `ValueError` if the input is smaller than the window."""
     if any(r > n for r, n in zip(window, x.shape[1:])):
         raise ValueError(
             f"{name}: a window of {window} does not fit into an input of {x.shape[1:]}: expected "
-            f"places as many as the window's, or more, got {x.shape}; take a smaller window."
+            f"at least {window} positions per channel, got shape {x.shape}. Use a smaller window."
         )
 
 
 def _sizes(name: str, window: Any, stride: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The window and the stride, both with a number for every axis of space."""
+    """The window and the stride as tuples with one integer per spatial axis."""
     check_window(name, window)
     stride = window if stride is None else stride
     window, stride = (
         tuple(window),
         (stride,) * len(window) if isinstance(stride, int | np.integer) else tuple(stride),
     )
-    whole = all(isinstance(n, int | np.integer) and n >= 1 for n in (*window, *stride))
-    if not window or len(window) != len(stride) or not whole:
+    valid = all(isinstance(n, int | np.integer) and n >= 1 for n in (*window, *stride))
+    if not window or len(window) != len(stride) or not valid:
         raise ValueError(
-            f"{name}: window and stride are whole numbers of at least 1, one for each axis of "
-            f"space; got {window} and {stride}."
+            f"{name}: window and stride must be integers >= 1, one for each spatial axis; got "
+            f"{window} and {stride}."
         )
     return window, stride

@@ -1,5 +1,5 @@
-r"""Layers made of cells, and cells made of cells (§5): along a sequence, both ways, on top of one
-another.
+r"""Layers made of cells, and cells made of cells (§5): recurrent layers, bidirectional layers,
+stacked cells, residual cells, truncated backpropagation through time.
 """
 
 from typing import Any, ClassVar
@@ -9,14 +9,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from ...check import expect_count
 from .elman import check_cell, unroll
 
 
 class Recurrent(eqx.Module):
-    r"""The layer $(x_1, \dots, x_T) \mapsto (y_1, \dots, y_T)$ of a cell, from its start; any $T$
-    will do (§5).
+    r"""A recurrent layer: maps a sequence $(x_1, \dots, x_T)$ of any length to the outputs
+    $(y_1, \dots, y_T)$ of a cell that starts at its initial state (§5).
 
-    In `reverse` what it puts out at a time depends on what comes later.
+    With `reverse=True` the sequence is read from its end, so an output depends on later inputs.
 
     >>> import jax.random as jr
     >>> from thetax.layers import Elman
@@ -25,7 +26,7 @@ class Recurrent(eqx.Module):
     (7, 5)
     """
 
-    heard_whole: ClassVar[bool] = True
+    is_leaf_module: ClassVar[bool] = True
 
     cell: Any
     reverse: bool = eqx.field(static=True, default=False)
@@ -40,8 +41,8 @@ class Recurrent(eqx.Module):
 
 
 class Bidirectional(eqx.Module):
-    r"""$[y_t^\to, y_t^\leftarrow]$: one cell along the sequence, another against it, so that each
-    time knows all others (§5; Schuster & Paliwal 1997).
+    r"""A bidirectional recurrent layer, $[y_t^\to, y_t^\leftarrow]$: one cell reads the sequence
+    forwards, another backwards, so each output depends on all inputs (§5; Schuster & Paliwal 1997).
 
     >>> import jax.random as jr
     >>> from thetax.layers import Elman
@@ -50,34 +51,35 @@ class Bidirectional(eqx.Module):
     (7, 10)
     """
 
-    heard_whole: ClassVar[bool] = True
+    is_leaf_module: ClassVar[bool] = True
 
-    onward: Any
-    back: Any
+    forward: Any
+    backward: Any
 
     def __check_init__(self):
-        check_cell("Bidirectional", self.onward, self.back)
+        check_cell("Bidirectional", self.forward, self.backward)
 
-    def along(self, xs: Any, mask: Any) -> tuple[tuple[Any, Any], Any]:
-        """The last states of both, and all they put out."""
-        onward, there = unroll(self.onward, xs, mask=mask)
-        back, again = unroll(self.back, xs, mask=mask, reverse=True)
-        return (onward, back), jnp.concatenate([there, again], axis=1)
+    def scan(self, xs: Any, mask: Any) -> tuple[tuple[Any, Any], Any]:
+        """The last states of both cells, and the concatenated outputs."""
+        forward_state, forward_ys = unroll(self.forward, xs, mask=mask)
+        backward_state, backward_ys = unroll(self.backward, xs, mask=mask, reverse=True)
+        ys = jnp.concatenate([forward_ys, backward_ys], axis=1)
+        return (forward_state, backward_state), ys
 
     def __call__(
         self, xs: Float[Array, "t n"], *, mask: Bool[Array, " t"] | None = None
     ) -> Float[Array, "t m"]:
-        return self.along(xs, mask)[1]
+        return self.scan(xs, mask)[1]
 
 
-class Stack(eqx.Module):
-    r"""Cells on top of one another as one, $z_{t,\ell} = F_\ell(z_{t-1,\ell}, z_{t,\ell-1})$ with
-    $z_{t,0} = x_t$ (§5).
+class StackedCells(eqx.Module):
+    r"""A multi-layer recurrent cell: the output of each cell is the input of the next,
+    $z_{t,\ell} = F_\ell(z_{t-1,\ell}, z_{t,\ell-1})$ with $z_{t,0} = x_t$ (§5).
 
     >>> import jax.random as jr
     >>> from thetax.layers import Elman
     >>> k1, k2 = jr.split(jr.key(0))
-    >>> cell = Stack(Elman.init(3, 5, key=k1), Elman.init(5, 2, key=k2))
+    >>> cell = StackedCells(Elman.init(3, 5, key=k1), Elman.init(5, 2, key=k2))
     >>> unroll(cell, jnp.ones((7, 3)))[1].shape
     (7, 2)
     """
@@ -88,11 +90,11 @@ class Stack(eqx.Module):
         self.cells = cells
 
     def __check_init__(self):
-        check_cell("Stack", *self.cells)
+        check_cell("StackedCells", *self.cells)
 
     @property
     def start(self) -> tuple[Any, ...]:
-        """Every cell at its own."""
+        """The initial states of all cells."""
         return tuple(cell.start for cell in self.cells)
 
     def __call__(self, state: tuple[Any, ...], x: Any) -> tuple[Any, Any]:
@@ -102,8 +104,8 @@ class Stack(eqx.Module):
             states.append(z)
         return tuple(states), x
 
-    def along(self, state: tuple[Any, ...], xs: Any, mask: Any) -> tuple[Any, Any]:
-        """Cell after cell, each along the whole sequence."""
+    def scan(self, state: tuple[Any, ...], xs: Any, mask: Any) -> tuple[Any, Any]:
+        """Runs one cell after the other, each along the whole sequence."""
         states = []
         for cell, z in zip(self.cells, state, strict=True):
             z, xs = unroll(cell, xs, state=z, mask=mask)
@@ -111,11 +113,12 @@ class Stack(eqx.Module):
         return tuple(states), xs
 
 
-class Transition(eqx.Module):
-    r"""$z_t = F([z_{t-1}, x_t])$ with any network $F$: a deep transition (§5; Pascanu et al. 2014).
+class DeepTransition(eqx.Module):
+    r"""A deep-transition cell, $z_t = F([z_{t-1}, x_t])$ with any network $F$ (§5; Pascanu et al.
+    2014). `size` is the width of the state.
 
     >>> from thetax.layers import Linear
-    >>> cell = Transition(Linear(jnp.array([[1.0, 1.0]])), 1)
+    >>> cell = DeepTransition(Linear(jnp.array([[1.0, 1.0]])), 1)
     >>> unroll(cell, jnp.array([[1.0], [2.0]]))[1].tolist()
     [[1.0], [3.0]]
     """
@@ -125,7 +128,7 @@ class Transition(eqx.Module):
 
     @property
     def start(self) -> Float[Array, " m"]:
-        """Zero."""
+        """The initial state, zero."""
         return jnp.zeros(self.size)
 
     def __call__(
@@ -135,51 +138,54 @@ class Transition(eqx.Module):
         return z, z
 
 
-class Block(eqx.Module):
-    r"""$x_t + F(y_t)$, with $y_t$ what a cell puts out for the normalised $x_t$: a step that many
-    can be stacked of (§2.4, §5.2; Orvieto et al. 2023).
+class ResidualCell(eqx.Module):
+    r"""A residual block around a cell: the output is $x_t + F(y_t)$, with $y_t$ the output of the
+    cell for the normalised $x_t$; many can be stacked (§2.4, §5.2; Orvieto et al. 2023).
+
+    `after` is $F$, which maps back to the width of $x$.
 
     >>> import jax.random as jr
     >>> from thetax.layers import LRU, LayerNorm, Linear
     >>> k1, k2 = jr.split(jr.key(0))
-    >>> cell = Block(LayerNorm.init(3), LRU.init(3, 8, 5, key=k1), Linear.init(5, 3, key=k2))
+    >>> lru = LRU.init(3, 8, 5, key=k1)
+    >>> cell = ResidualCell(LayerNorm.init(3), lru, Linear.init(5, 3, key=k2))
     >>> unroll(cell, jnp.ones((7, 3)))[1].shape
     (7, 3)
     """
 
     normalise: Any
     cell: Any
-    after: Any  # F, back to the size of x
+    after: Any
 
     def __check_init__(self):
-        check_cell("Block", self.cell)
+        check_cell("ResidualCell", self.cell)
 
     @property
     def start(self) -> Any:
-        """The cell's own."""
+        """The initial state of the cell."""
         return self.cell.start
 
     def __call__(self, state: Any, x: Any) -> tuple[Any, Any]:
         state, y = self.cell(state, self.normalise(x))
         return state, x + self.after(y)
 
-    def along(self, state: Any, xs: Any, mask: Any) -> tuple[Any, Any]:
-        """The cell along the sequence, all else at once."""
+    def scan(self, state: Any, xs: Any, mask: Any) -> tuple[Any, Any]:
+        """Runs the cell along the sequence; the rest is mapped over all time steps at once."""
         state, ys = unroll(self.cell, jax.vmap(self.normalise)(xs), state=state, mask=mask)
         ys = xs + jax.vmap(lambda y: self.after(y))(ys)
         return state, ys if mask is None else jnp.where(mask[:, None], ys, 0)
 
 
-class Truncated(eqx.Module):
-    r"""The same cell, whose gradient goes back through at most `steps` times (§5; Williams & Peng
-    1990).
+class TruncatedBPTT(eqx.Module):
+    r"""Truncated backpropagation through time: the same cell, whose gradient goes back through at
+    most `steps` time steps (§5; Williams & Peng 1990).
 
-    The sequence is cut into windows of that many times; the state passes from one to the next, its
-    gradient does not. That of the state given at the beginning does.
+    The sequence is cut into windows of `steps` time steps. The state passes from one window to the
+    next, its gradient does not; the gradient of a given initial state does pass into the first.
 
     >>> from thetax.layers import Elman
     >>> total = Elman(jnp.eye(1), jnp.eye(1), jnp.zeros(1), jax.nn.identity)
-    >>> end = lambda xs: unroll(Truncated(total, 2), xs)[0].sum()
+    >>> end = lambda xs: unroll(TruncatedBPTT(total, 2), xs)[0].sum()
     >>> jax.grad(end)(jnp.ones((5, 1))).ravel().tolist()
     [0.0, 0.0, 0.0, 0.0, 1.0]
     """
@@ -188,36 +194,34 @@ class Truncated(eqx.Module):
     steps: int = eqx.field(static=True)
 
     def __check_init__(self):
-        check_cell("Truncated", self.cell)
-        if self.steps < 1:
-            raise ValueError(
-                f"Truncated: steps counts times and must be at least 1; got {self.steps}."
-            )
+        check_cell("TruncatedBPTT", self.cell)
+        expect_count("TruncatedBPTT", steps=self.steps)
 
     @property
     def start(self) -> Any:
-        """The cell's own."""
+        """The initial state of the cell."""
         return self.cell.start
 
     def __call__(self, state: Any, x: Any) -> tuple[Any, Any]:
         return self.cell(state, x)
 
-    def along(self, state: Any, xs: Any, mask: Any) -> tuple[Any, Any]:
-        """Window after window, and what is left."""
+    def scan(self, state: Any, xs: Any, mask: Any) -> tuple[Any, Any]:
+        """Runs the whole windows in a scan, then the remaining time steps."""
         whole = len(xs) - len(xs) % self.steps
 
-        def window(state, part):
-            at, xs, mask = part
-            past = jax.tree.map(lambda z: jnp.where(at == 0, z, jax.lax.stop_gradient(z)), state)
-            return unroll(self.cell, xs, state=past, mask=mask)
+        def run_window(state, window):
+            index, xs, mask = window
+            keep_first = lambda z: jnp.where(index == 0, z, jax.lax.stop_gradient(z))
+            return unroll(self.cell, xs, state=jax.tree.map(keep_first, state), mask=mask)
 
-        cut = lambda a: a[:whole].reshape(-1, self.steps, *a.shape[1:])
+        split = lambda a: a[:whole].reshape(-1, self.steps, *a.shape[1:])
         parts = []
         if whole:
-            windows = jnp.arange(whole // self.steps), *jax.tree.map(cut, (xs, mask))
-            state, ys = jax.lax.scan(window, state, windows)
+            windows = jnp.arange(whole // self.steps), *jax.tree.map(split, (xs, mask))
+            state, ys = jax.lax.scan(run_window, state, windows)
             parts.append(jax.tree.map(lambda y: y.reshape(whole, *y.shape[2:]), ys))
         if whole < len(xs):
-            state, ys = window(state, (whole, *jax.tree.map(lambda a: a[whole:], (xs, mask))))
+            rest = jax.tree.map(lambda a: a[whole:], (xs, mask))
+            state, ys = run_window(state, (whole, *rest))
             parts.append(ys)
         return state, jax.tree.map(lambda *ys: jnp.concatenate(ys), *parts)

@@ -1,13 +1,16 @@
-r"""What a network remembers (§5): one cell used again at every time, its state carried on.
+r"""Recurrent cells and how to run them along a sequence (§5): the same cell at every time step,
+with its state carried on.
 
-A cell is a map `(state, x) -> (state, y)`, as `lax.scan` wants it, and says by `cell.start` what it
-remembers at the beginning. `unroll` runs a cell along a sequence.
+A cell maps `(state, x)` to `(state, y)`, the signature of `lax.scan`, and `cell.start` is its
+initial state:
 
-Most cells meet the past in products $U v_t$ of a matrix with something remembered. A `Cell` tells
-these apart: what it reads of the input is computed for all times in one product before the
-recurrence begins; and when it has been run back, $\bar U = \sum_t \bar e_t v_t^\top$, with
-$\bar e_t$ the gradient at the product of time $t$, is one product too, and not a sum of $T$ outer
-products.
+    state, ys = jax.lax.scan(lambda state, x: cell(state, x), cell.start, xs)
+
+`unroll` computes the same, with masks, either direction, and faster: most cells use the past only
+in products $U v_t$ of a weight matrix with the state or a part of it. `Cell` separates these. Its
+input projection is one matrix product for all time steps before the recurrence starts, and the
+gradient of a recurrent matrix, $\bar U = \sum_t \bar e_t v_t^\top$ with $\bar e_t$ the gradient at
+the product of step $t$, is one matrix product after it and not a sum of $T$ outer products.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,47 +25,49 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from ...core import expect_shape
 from ..activation import Activation, tanh
 from ..initialise import Initialiser, lecun, orthogonal
-from ..linear import dense
+from ..linear import matvec
 
-Product = Callable[[str, Array], Array]
+Product = Callable[[str, Array], Array]  # product("U", v) is the recurrent matrix U times v
 
 
 class Cell(eqx.Module):
-    """A cell in three parts: what it `read`s of an input, the `memory` matrices, and the `step`
-    that joins them.
+    """Base class of cells in three parts: `project_input`, the `recurrent_matrices`, and the `step`
+    that combines them.
 
-    `step(state, a, product)` goes on from what was read; `product("U", v)` is $Uv$ for
-    `memory["U"]`, and a step asks for each product once.
+    `step(state, a, product)` takes the state, the projected input `a` and a function
+    `product("U", v)` that returns $Uv$ for `recurrent_matrices["U"]`. A step must use each
+    recurrent matrix exactly once.
     """
 
     @property
     def start(self) -> Any:
-        """What is remembered before anything was read."""
+        """The initial state."""
         raise NotImplementedError
 
-    def read(self, x: Float[Array, " n"]) -> Any:
-        """What the input contributes, whatever is remembered."""
+    def project_input(self, x: Float[Array, " n"]) -> Any:
+        """The part of the step that depends on the input only."""
         raise NotImplementedError
 
     @property
-    def memory(self) -> Mapping[str, Float[Array, "_ _"]]:
-        """The matrices that multiply what is remembered."""
+    def recurrent_matrices(self) -> Mapping[str, Float[Array, "_ _"]]:
+        """The matrices that multiply the state, or what is computed from it."""
         raise NotImplementedError
 
     def step(self, state: Any, a: Any, product: Product) -> tuple[Any, Any]:
-        """The next state, and what is put out."""
+        """The next state and the output."""
         raise NotImplementedError
 
     def __call__(self, state: Any, x: Float[Array, " n"]) -> tuple[Any, Any]:
-        memory = self.memory
-        return self.step(state, self.read(x), lambda name, v: dense(memory[name], v))
+        matrices = self.recurrent_matrices
+        product = lambda name, v: matvec(matrices[name], v)
+        return self.step(state, self.project_input(x), product)
 
 
 class Elman(Cell):
-    r"""$z_t = \varphi(U z_{t-1} + V x_t + b)$: the simple recurrent cell, which puts out its state
-    (§5; Elman 1990).
+    r"""The simple recurrent (Elman) cell, $z_t = \varphi(U z_{t-1} + V x_t + b)$, whose output is
+    its state (§5; Elman 1990).
 
-    Departs: the notes have no offset $b$.
+    Departs: the notes have no bias $b$.
 
     >>> cell = Elman(jnp.array([[0.5]]), jnp.array([[1.0]]), jnp.zeros(1), jax.nn.relu)
     >>> state, y = cell(jnp.array([2.0]), jnp.array([3.0]))
@@ -104,23 +109,23 @@ class Elman(Cell):
         if self.U.shape != (m, m) or self.V.ndim != 2 or len(self.V) != m:
             raise ValueError(
                 f"Elman: U must be (m, m), V (m, n) and b (m,); got {self.U.shape}, {self.V.shape} "
-                f"and {self.b.shape}. The number of rows is the size of the state."
+                f"and {self.b.shape}. The number of rows is the width of the state."
             )
 
     @property
     def start(self) -> Float[Array, " m"]:
-        """The state before anything was read: zero."""
+        """The initial state, zero."""
         return jnp.zeros_like(self.b)
 
     @property
-    def memory(self) -> Mapping[str, Float[Array, "m m"]]:
+    def recurrent_matrices(self) -> Mapping[str, Float[Array, "m m"]]:
         """$U$."""
         return {"U": self.U}
 
-    def read(self, x: Float[Array, " n"]) -> Float[Array, " m"]:
+    def project_input(self, x: Float[Array, " n"]) -> Float[Array, " m"]:
         """$Vx + b$."""
         expect_shape("Elman", x, self.V.shape[1:])
-        return dense(self.V, x) + self.b
+        return matvec(self.V, x) + self.b
 
     def step(
         self, state: Float[Array, " m"], a: Float[Array, " m"], product: Product
@@ -138,12 +143,13 @@ def unroll(
     mask: Bool[Array, " t"] | None = None,
     reverse: bool = False,
 ) -> tuple[Any, Any]:
-    r"""The cell run along $x_1, \dots, x_T$: its last state, and all it put out, $y_1, \dots, y_T$
-    (§5).
+    r"""Runs a cell along the sequence $x_1, \dots, x_T$: its last state, and its outputs
+    $y_1, \dots, y_T$ (§5).
 
-    An input is a vector, or a token if the cell reads tokens. It begins at `state`, or else at the
-    cell's own start; where one stretch ends the next may begin. Where the mask is false there is no
-    input: the state stays as it is, and 0 is put out. In `reverse` it begins at the end.
+    Inputs are vectors, or tokens if the cell embeds tokens. The run starts at `state`, by default
+    `cell.start`; passing the last state of one segment continues it in the next. Where `mask` is
+    false (padding) the state does not change and the output is 0. With `reverse=True` the sequence
+    is read from its end.
 
     >>> total = Elman(jnp.eye(1), jnp.eye(1), jnp.zeros(1), jax.nn.identity)
     >>> xs = jnp.array([[1.0], [2.0], [3.0]])
@@ -152,124 +158,136 @@ def unroll(
     ([6.0], [1.0, 3.0, 6.0])
     >>> unroll(total, xs, mask=jnp.array([True, True, False]), reverse=True)[1].ravel().tolist()
     [3.0, 2.0, 0.0]
+
+    It is `lax.scan` over the cell:
+
+    >>> jax.lax.scan(lambda state, x: total(state, x), total.start, xs)[1].ravel().tolist()
+    [1.0, 3.0, 6.0]
     """
     xs = jnp.asarray(xs)
     mask = None if mask is None else jnp.asarray(mask)
-    _check(xs, mask)
+    _check_sequence(xs, mask)
     if reverse:
-        turned = None if mask is None else mask[::-1]
-        state, ys = unroll(cell, xs[::-1], state=state, mask=turned)
+        reversed_mask = None if mask is None else mask[::-1]
+        state, ys = unroll(cell, xs[::-1], state=state, mask=reversed_mask)
         return state, jax.tree.map(lambda y: y[::-1], ys)
     if state is None:
         check_cell("unroll", cell)
         state = cell.start
     elif hasattr(cell, "start"):
         _check_state(cell, state)
-    if hasattr(cell, "along"):
-        return cell.along(state, xs, mask)
+    if hasattr(cell, "scan"):
+        return cell.scan(state, xs, mask)
     if isinstance(cell, Cell):
-        return _recur(cell, dict(cell.memory), state, jax.vmap(cell.read)(xs), mask)
-    return _scan(lambda state, x: cell(state, x), state, xs, mask)
+        projected = jax.vmap(cell.project_input)(xs)
+        return _recur(cell, dict(cell.recurrent_matrices), state, projected, mask)
+    return _masked_scan(lambda state, x: cell(state, x), state, xs, mask)
 
 
 def check_cell(name: str, *cells: Any) -> None:
-    """Refuses what is no cell."""
+    """Raises `ValueError` unless each argument is a cell."""
     for cell in cells:
         if isinstance(cell, type) or not (hasattr(type(cell), "start") or hasattr(cell, "start")):
-            what = (
+            given = (
                 f"the class {cell.__name__}"
                 if isinstance(cell, type)
                 else f"a {type(cell).__name__}"
             )
             raise ValueError(
-                f"{name}: got {what}, which is no cell: a cell maps (state, x) to (state, y) and "
-                "has a `start`, as Elman.init(3, 4, key=key) has. Cells are joined by Stack(one, "
-                "two), layers by Chain(one, two)."
+                f"{name}: expected a cell, got {given}. A cell maps (state, x) to (state, y) and "
+                "has an initial state `start`, for example Elman.init(3, 4, key=key). Cells are "
+                "combined by StackedCells(one, two), layers by Chain(one, two)."
             )
 
 
-def _check(xs: Any, mask: Any) -> None:
+def _check_sequence(xs: Any, mask: Any) -> None:
     tokens = jnp.issubdtype(xs.dtype, jnp.integer)
     if xs.ndim != (1 if tokens else 2):
         form = "(t,) of tokens" if tokens else "(t, n)"
-        cure = "map over a batch with jax.vmap"
+        advice = "map over a batch with jax.vmap"
         if tokens and xs.ndim == 2:
-            cure += ", or if these are vectors: a cell that reads vectors wants floats"
+            advice += ", or convert vectors to floats"
         if not tokens and xs.ndim == 1:
-            cure = "tokens are whole numbers, and a vector for each time makes a second axis"
-        raise ValueError(f"unroll: expected one sequence {form}, got {xs.shape}; {cure}.")
+            advice = "tokens must be integers, and vectors need a second axis"
+        raise ValueError(f"unroll: expected one sequence {form}, got {xs.shape}; {advice}.")
     if not len(xs):
-        raise ValueError("unroll: the sequence has no times; give at least one.")
+        raise ValueError("unroll: the sequence is empty; give at least one time step.")
     if mask is not None and (mask.shape != xs.shape[:1] or mask.dtype != bool):
         raise ValueError(
-            f"unroll: the mask must be bool, one for each of the {len(xs)} times; got "
-            f"{mask.dtype} {mask.shape}."
+            f"unroll: the mask must be bool with one entry for each of the {len(xs)} time steps; "
+            f"got {mask.dtype} {mask.shape}."
         )
 
 
 def _check_state(cell: Any, state: Any) -> None:
-    """Refuses a state that the cell could not have come to."""
+    """Raises `ValueError` if the state does not have the structure of the cell's states."""
     start = jax.eval_shape(lambda: cell.start)
     form = lambda tree: (
         jax.tree.structure(tree),
         [jnp.shape(leaf) for leaf in jax.tree.leaves(tree)],
     )
     if form(start) != form(state):
-        told = lambda tree: jax.tree.map(jnp.shape, tree)
+        shapes = lambda tree: jax.tree.map(jnp.shape, tree)
         raise ValueError(
-            f"unroll: the state must have the shapes of the cell's start, {told(start)}; got "
-            f"{told(state)}. Give what another stretch ended in, or nothing."
+            f"unroll: the state must have the shapes of cell.start, {shapes(start)}; got "
+            f"{shapes(state)}. Give the last state of another run, or leave it out."
         )
 
 
-def _scan(step: Callable[..., Any], state: Any, items: Any, mask: Any) -> tuple[Any, Any]:
+def _masked_scan(step: Callable[..., Any], state: Any, items: Any, mask: Any) -> tuple[Any, Any]:
     """`lax.scan` of a step that is skipped where the mask is false."""
     if mask is None:
         return jax.lax.scan(step, state, items)
 
     def masked(state, item):
-        there, item = item
-        after, y = step(state, item)
-        keep = lambda new, old: jnp.where(there, new, old)
-        return jax.tree.map(keep, after, state), jax.tree.map(
-            lambda y: keep(y, jnp.zeros_like(y)), y
-        )
+        active, item = item
+        new_state, y = step(state, item)
+        select = lambda new, old: jnp.where(active, new, old)
+        y = jax.tree.map(lambda y: select(y, jnp.zeros_like(y)), y)
+        return jax.tree.map(select, new_state, state), y
 
     return jax.lax.scan(masked, state, (mask, items))
 
 
 @jax.custom_jvp
-def _recur(cell: Cell, memory: dict[str, Array], state: Any, a: Any, mask: Any) -> tuple[Any, Any]:
-    """A cell along what it has read."""
-    return _scan(
-        lambda state, a: cell.step(state, a, lambda name, v: dense(memory[name], v)), state, a, mask
-    )
+def _recur(
+    cell: Cell, matrices: dict[str, Array], state: Any, a: Any, mask: Any
+) -> tuple[Any, Any]:
+    """Runs a cell along its projected inputs `a`."""
+    product = lambda name, v: matvec(matrices[name], v)
+    return _masked_scan(lambda state, a: cell.step(state, a, product), state, a, mask)
 
 
 @_recur.defjvp
-def _push(primals: Any, tangents: Any) -> tuple[Any, Any]:
-    """Changes of a memory matrix reach the recurrence as changes $\\dot U v_t$ of its products, all
-    made at once.
-    """
-    cell, memory, state, a, mask = primals
-    d_cell, d_memory, d_state, d_a, _ = tangents
+def _recur_jvp(primals: Any, tangents: Any) -> tuple[Any, Any]:
+    """Derivative of `_recur`.
 
-    def along(cell, state, a, e):
+    A change $\\dot U$ of a recurrent matrix acts as the change $\\dot U v_t$ of its products. So
+    the scan is linearised in additive perturbations `e` of the products, and all $\\dot U v_t$ are
+    one matrix product. Transposed, that is the gradient of $U$ in one matrix product.
+    """
+    cell, matrices, state, a, mask = primals
+    d_cell, d_matrices, d_state, d_a, _ = tangents
+
+    def perturbed(cell, state, a, e):
         def step(state, item):
-            (a, e), met = item, {}
+            (a, e), operands = item, {}
 
             def product(name, v):
-                met[name] = v
-                return dense(memory[name], v) + e[name]
+                operands[name] = v
+                return matvec(matrices[name], v) + e[name]
 
             state, y = cell.step(state, a, product)
-            return state, (y, met)
+            return state, (y, operands)
 
-        state, (ys, met) = _scan(step, state, (a, e), mask)
-        return (state, ys), met
+        state, (ys, operands) = _masked_scan(step, state, (a, e), mask)
+        return (state, ys), operands
 
-    times = len(jax.tree.leaves(a)[0])
-    none = {name: jnp.zeros((times, len(U)), U.dtype) for name, U in memory.items()}
-    out, push, met = jax.linearize(along, cell, state, a, none, has_aux=True)
-    d_e = {name: jax.vmap(lambda v, dU=d_memory[name]: dense(dU, v))(v) for name, v in met.items()}
+    steps = len(jax.tree.leaves(a)[0])
+    zero = {name: jnp.zeros((steps, len(U)), U.dtype) for name, U in matrices.items()}
+    out, push, operands = jax.linearize(perturbed, cell, state, a, zero, has_aux=True)
+    d_e = {
+        name: jax.vmap(lambda v, dU=d_matrices[name]: matvec(dU, v))(v)
+        for name, v in operands.items()
+    }
     return out, push(d_cell, d_state, d_a, d_e)

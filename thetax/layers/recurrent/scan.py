@@ -1,13 +1,14 @@
-r"""The linear recurrence $z_t = a_t \odot z_{t-1} + b_t$ (§5.2), for all times at once.
+r"""Scans for the linear recurrence $z_t = a_t \odot z_{t-1} + b_t$ (§5.2), sequential and parallel
+(associative, prefix scan).
 
-Two steps are one of the same kind, $(a, b) \bullet (a', b') = (a'a, a'b + b')$, and $\bullet$ is
-associative, so that all prefixes can be had in $O(\log T)$ rounds by a machine that does many
-things at a time. One that does few is faster with one step after another. A change of $a$ and $b$
-is carried on by a recurrence of the same $a$,
+The composition of two steps is a step, $(a, b) \bullet (a', b') = (a'a, a'b + b')$, and $\bullet$
+is associative, so a parallel machine computes all prefixes in $O(\log T)$ rounds. A machine with
+little parallelism is faster with one step after another. The derivative is a recurrence with the
+same $a$,
 
 $$\dot z_t = a_t \odot \dot z_{t-1} + (\dot a_t \odot z_{t-1} + \dot b_t),$$
 
-whose transpose is one that runs backwards: a gradient needs $a$ and $z$ and nothing else.
+whose transpose runs backwards: a gradient needs $a$ and $z$ and nothing else.
 """
 
 import jax
@@ -18,11 +19,12 @@ from jaxtyping import Array, Inexact
 def linear_scan(
     a: Inexact[Array, "..."], b: Inexact[Array, "t *s"], start: Inexact[Array, "*s"] | None = None
 ) -> Inexact[Array, "t *s"]:
-    r"""$z_1, \dots, z_T$ with $z_t = a_t \odot z_{t-1} + b_t$ from $z_0$, which is 0 unless given
-    (§5.2).
+    r"""Solves the linear recurrence $z_t = a_t \odot z_{t-1} + b_t$ for $z_1, \dots, z_T$, from
+    $z_0$ = `start` or 0 (§5.2).
 
-    An $a$ without times is the same at all of them. Sequential on a CPU, a prefix scan on an
-    accelerator; in both memory is linear in $T$. Blelloch 1990; Martin & Cundy 2018.
+    An $a$ without time axis is used at every step. The scan is sequential on a CPU and a parallel
+    prefix scan on an accelerator; both use memory linear in $T$. Blelloch 1990; Martin & Cundy
+    2018.
 
     >>> linear_scan(jnp.array([2.0, 2.0, 0.5]), jnp.array([1.0, 1.0, 1.0])).tolist()
     [1.0, 3.0, 2.5]
@@ -31,13 +33,11 @@ def linear_scan(
     """
     if a.shape not in (b.shape, b.shape[1:]) or not b.ndim or not len(b):
         raise ValueError(
-            "linear_scan: b must be (t, ...) with at least one time, and a the same with or "
-            f"without times; got a {a.shape} and b {b.shape}."
+            "linear_scan: b must be (t, ...) with t >= 1, and a of the same shape, with or without "
+            f"the time axis; got a {a.shape} and b {b.shape}."
         )
     if start is not None and start.shape != b.shape[1:]:
-        raise ValueError(
-            f"linear_scan: the start must be of shape {b.shape[1:]}; got {start.shape}."
-        )
+        raise ValueError(f"linear_scan: start must have shape {b.shape[1:]}; got {start.shape}.")
     dtype = jnp.result_type(a, b, *([] if start is None else [start]))
     a = a.astype(dtype)
     b = b.astype(dtype)
@@ -47,7 +47,7 @@ def linear_scan(
 
 
 def sequential_scan(a: Inexact[Array, "..."], b: Inexact[Array, "t *s"]) -> Inexact[Array, "t *s"]:
-    """The recurrence from 0, one step after another.
+    """The linear recurrence from 0, one step after another.
 
     >>> sequential_scan(jnp.array([2.0, 2.0]), jnp.array([1.0, 1.0])).tolist()
     [1.0, 3.0]
@@ -61,7 +61,7 @@ def sequential_scan(a: Inexact[Array, "..."], b: Inexact[Array, "t *s"]) -> Inex
 
 
 def prefix_scan(a: Inexact[Array, "..."], b: Inexact[Array, "t *s"]) -> Inexact[Array, "t *s"]:
-    r"""The recurrence from 0, in $O(\log T)$ rounds.
+    r"""The linear recurrence from 0 as a parallel prefix scan, in $O(\log T)$ rounds.
 
     >>> prefix_scan(jnp.array([2.0, 2.0]), jnp.array([1.0, 1.0])).tolist()
     [1.0, 3.0]
@@ -70,7 +70,7 @@ def prefix_scan(a: Inexact[Array, "..."], b: Inexact[Array, "t *s"]) -> Inexact[
 
 
 def combine(first: tuple[Array, Array], second: tuple[Array, Array]) -> tuple[Array, Array]:
-    r"""$(a, b) \bullet (a', b') = (a'a, a'b + b')$: the second step after the first.
+    r"""The composition of two steps, $(a, b) \bullet (a', b') = (a'a, a'b + b')$.
 
     >>> combine((jnp.array(2.0), jnp.array(1.0)), (jnp.array(3.0), jnp.array(5.0)))[1].item()
     8.0
@@ -85,8 +85,8 @@ def _scan(a: Array, b: Array) -> Array:
 
 
 @_scan.defjvp
-def _push(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
+def _scan_jvp(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
     (a, b), (d_a, d_b) = primals, tangents
     z = _scan(a, b)
-    before = jnp.concatenate([jnp.zeros_like(z[:1]), z[:-1]])
-    return z, _scan(a, (d_a if a.ndim == b.ndim else d_a[None]) * before + d_b)
+    previous = jnp.concatenate([jnp.zeros_like(z[:1]), z[:-1]])
+    return z, _scan(a, (d_a if a.ndim == b.ndim else d_a[None]) * previous + d_b)

@@ -1,4 +1,4 @@
-"""Associative memories: Hopfield networks, classical and dense."""
+"""Associative memories: Hopfield networks, classical and dense, and their recall."""
 
 from .dense_hopfield import DenseMemory as DenseMemory
 from .dense_hopfield import ExponentialMemory as ExponentialMemory
@@ -9,7 +9,7 @@ from .hopfield import pseudo_inverse as pseudo_inverse
 from .memory import AsynchronousRecall as AsynchronousRecall
 from .memory import Memory as Memory
 from .memory import SynchronousRecall as SynchronousRecall
-from .memory import VisitTrace as VisitTrace
-from .memory import asynchronous as asynchronous
-from .memory import synchronous as synchronous
-from .memory import visit as visit
+from .memory import UpdateTrace as UpdateTrace
+from .memory import asynchronous_recall as asynchronous_recall
+from .memory import synchronous_recall as synchronous_recall
+from .memory import update_sites as update_sites

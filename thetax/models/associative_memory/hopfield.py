@@ -1,18 +1,18 @@
-r"""The Hopfield network (§1.4): an energy whose minima are the patterns to be remembered.
+r"""The Hopfield network (§1.4): an energy whose local minima are the stored patterns.
 
 $$H(x) = -\tfrac12 \sum_{i,j} w_{ij} x_i x_j + \sum_i b_i x_i, \quad x \in \{-1, +1\}^d, \quad
   H_i(x) = \sum_j w_{ij} x_j - b_i$$
 
-With $w_{ij} = w_{ji}$ and $w_{ii} = 0$, $H(x_i = +1) - H(x_i = -1) = -2 H_i$: the rule
-$x_i \leftarrow \mathrm{spin}(H_i)$ never raises the energy, and site after site it ends in a
-minimum.
+With $w_{ij} = w_{ji}$ and $w_{ii} = 0$, $H(x_i = +1) - H(x_i = -1) = -2 H_i$: the update
+$x_i \leftarrow \mathrm{spin}(H_i)$ never raises the energy, so asynchronous recall converges to a
+local minimum.
 
-- `hebb(patterns)`: couplings $W = \frac1d \sum_t (x_t x_t^\top - I)$, a `Hopfield`; an update costs
-  $O(d)$
-- `Hebbian(patterns)`: couplings the same, never formed: it keeps the $n$ overlaps $x_t^\top x$; an
-  update costs $O(n)$
-- `pseudo_inverse(patterns)`: couplings the projection onto the patterns' span, without its
-  diagonal; an update costs $O(d)$
+- `hebb(patterns)`: Hebb's rule, $W = \frac1d \sum_t (x_t x_t^\top - I)$, a `Hopfield`; the update
+  of a site costs $O(d)$
+- `Hebbian(patterns)`: the same couplings without forming the matrix; caches the $n$ overlaps
+  $x_t^\top x$, and the update of a site costs $O(n)$
+- `pseudo_inverse(patterns)`: $W$ is the projection onto the span of the patterns, without its
+  diagonal; the update of a site costs $O(d)$
 """
 
 from typing import Any
@@ -23,18 +23,18 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float, Int
 
-from ...core import Scalar, expect_shape, floats
-from .memory import Memory, Overlaps, Patterns, State, as_patterns, signs
+from ...core import Scalar, as_floats, expect_shape
+from .memory import Memory, OverlapMemory, Patterns, State, as_patterns, as_signs
 
 
-def _numbers(x: Any) -> Any:
-    return None if x is None else floats("Hopfield", x)
+def _as_floats(x: Any) -> Any:
+    return None if x is None else as_floats("Hopfield", x)
 
 
 class Hopfield(Memory):
-    r"""The network of couplings $W$ and thresholds $b$ (§1.4; Hopfield 1982).
+    r"""Hopfield network with couplings $W$ and thresholds $b$ (§1.4; Hopfield 1982).
 
-    Departs: the notes sum the thresholds, and the field, to $n$; both run over the $d$ sites.
+    Departs: the notes sum thresholds and field up to $n$; both sums run over the $d$ sites.
 
     >>> net = Hopfield(jnp.array([[0.0, 1.0], [1.0, 0.0]]))
     >>> net.energy(jnp.array([1.0, 1.0])).item(), net(jnp.array([1.0, -1.0])).tolist()
@@ -44,8 +44,8 @@ class Hopfield(Memory):
     ValueError: Hopfield: W must have a zero diagonal, but w_00 is 1. A site does not act on ...
     """
 
-    W: Float[Array, "d d"] = eqx.field(converter=_numbers)
-    b: Float[Array, " d"] | None = eqx.field(converter=_numbers, default=None)
+    W: Float[Array, "d d"] = eqx.field(converter=_as_floats)
+    b: Float[Array, " d"] | None = eqx.field(converter=_as_floats, default=None)
 
     def __check_init__(self):
         W, b = self.W, self.b
@@ -60,7 +60,7 @@ class Hopfield(Memory):
                 f"{None if b is None else b.shape}."
             )
         if not isinstance(W, Tracer):
-            _expect_couplings(np.asarray(W))
+            _check_couplings(np.asarray(W))
 
     @property
     def sites(self) -> int:
@@ -75,30 +75,30 @@ class Hopfield(Memory):
         expect_shape("Hopfield", x, (self.sites,))
         return self.W @ x if self.b is None else self.W @ x - self.b
 
-    def begin(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
-        """The state itself: a row of $W$ meets it afresh each time, so that rounding does not add
-        up.
+    def init_cache(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        """The state itself: the field is recomputed from a row of $W$, so that rounding errors do
+        not accumulate.
         """
         return x
 
-    def pull(self, kept: Float[Array, " d"], i: Int[Array, ""], x_i: Scalar) -> Scalar:
-        return self.W[i] @ kept if self.b is None else self.W[i] @ kept - self.b[i]
+    def field_at(self, cache: Float[Array, " d"], i: Int[Array, ""], x_i: Scalar) -> Scalar:
+        return self.W[i] @ cache if self.b is None else self.W[i] @ cache - self.b[i]
 
-    def turn(
-        self, kept: Float[Array, " d"], i: Int[Array, ""], change: Scalar
+    def update_cache(
+        self, cache: Float[Array, " d"], i: Int[Array, ""], change: Scalar
     ) -> Float[Array, " d"]:
-        return kept.at[i].add(change)
+        return cache.at[i].add(change)
 
     def learn(self, x: State) -> "Hopfield":
-        r"""One more pattern by Hebb's rule: $W + \frac1d (x x^\top - I)$."""
-        x = signs("learn", x)
+        r"""Stores one more pattern by Hebb's rule: $W + \frac1d (x x^\top - I)$."""
+        x = as_signs("learn", x)
         expect_shape("learn", x, (self.sites,))
         return Hopfield(
             self.W + (jnp.outer(x, x) - jnp.eye(self.sites, dtype=x.dtype)) / self.sites, self.b
         )
 
 
-def _expect_couplings(W: np.ndarray) -> None:
+def _check_couplings(W: np.ndarray) -> None:
     if not np.isfinite(W).all():
         raise ValueError("Hopfield: W must be finite; it holds NaN or infinity.")
     if (own := np.flatnonzero(np.diagonal(W))).size:
@@ -117,7 +117,8 @@ def _expect_couplings(W: np.ndarray) -> None:
 
 
 def hebb(patterns: Patterns) -> Hopfield:
-    r"""$w_{ij} = \frac1d \sum_t x_{t,i} x_{t,j}$ for $i \ne j$ and $w_{ii} = 0$ (§1.4; Hebb 1949).
+    r"""Hopfield network by Hebb's rule: $w_{ij} = \frac1d \sum_t x_{t,i} x_{t,j}$ for $i \ne j$,
+    $w_{ii} = 0$ (§1.4; Hebb 1949).
 
     Departs: the printed $\frac1d \sum_t x_t x_t^\top$ has the diagonal $n/d$; $\frac nd I$ is
     subtracted.
@@ -131,10 +132,11 @@ def hebb(patterns: Patterns) -> Hopfield:
 
 
 def pseudo_inverse(patterns: Patterns) -> Hopfield:
-    r"""The projection rule: $P = X^+ X$ onto the span of the patterns, less its diagonal.
+    r"""Hopfield network by the pseudo-inverse (projection) rule: $P = X^+ X$, the projection onto
+    the span of the patterns, without its diagonal.
 
-    $Px_t = x_t$ however alike the patterns are, so each is stable where $P_{ii} < 1$: up to $n < d$
-    of them, correlated ones too (Personnaz, Guyon & Dreyfus 1986; Kanter & Sompolinsky 1987).
+    $Px_t = x_t$ even for correlated patterns, so each is stable where $P_{ii} < 1$: up to $n < d$
+    of them (Personnaz, Guyon & Dreyfus 1986; Kanter & Sompolinsky 1987).
 
     >>> net = pseudo_inverse(jnp.array([[1, 1, 1, 1, -1, 1], [1, 1, 1, 1, 1, -1]]))
     >>> net(jnp.array([1, 1, -1, 1, -1, 1])).tolist()
@@ -145,23 +147,23 @@ def pseudo_inverse(patterns: Patterns) -> Hopfield:
     span = s > s[0] * max(X.shape) * jnp.finfo(X.dtype).eps
     if not isinstance(X, Tracer) and int(span.sum()) == X.shape[1]:
         raise ValueError(
-            f"pseudo_inverse: {len(X)} patterns span all {X.shape[1]} sites, so that every state "
-            "is its own projection and nothing is recalled; store fewer patterns than sites."
+            f"pseudo_inverse: {len(X)} patterns span all {X.shape[1]} dimensions, so every state "
+            "equals its projection and nothing is recalled; store fewer patterns than sites."
         )
     V = jnp.where(span[:, None], V, jnp.zeros_like(V))
     P = V.T @ V
     return Hopfield((P + P.T) / 2 * (1 - jnp.eye(len(P), dtype=P.dtype)))
 
 
-class Hebbian(Overlaps):
-    r"""`hebb(patterns)` without its matrix: the patterns are kept, and of a state its overlaps
+class Hebbian(OverlapMemory):
+    r"""Matrix-free `hebb(patterns)`: stores the patterns and computes the energy from the overlaps
     $m_t = x_t^\top x$.
 
     $$H(x) = \frac{n}{2d} \|x\|^2 - \frac{1}{2d} \|m\|^2, \quad H_i = \frac1d \sum_t x_{t,i} m_t -
     \frac nd x_i$$
 
-    A sweep over all sites costs $O(nd)$ rather than $O(d^2)$. Overlaps are whole numbers, so
-    nothing is rounded.
+    A sweep over all sites costs $O(nd)$ rather than $O(d^2)$. Overlaps are integers, so they are
+    exact.
 
     >>> net = Hebbian(jnp.array([[1, 1, -1, -1]]))
     >>> net.field(jnp.array([1.0, 1.0, -1.0, 1.0])).tolist()
@@ -177,13 +179,13 @@ class Hebbian(Overlaps):
         m = self.overlaps(x)
         return (len(m) * jnp.vdot(x, x) - jnp.vdot(m, m)) / (2 * self.sites)
 
-    def force(
+    def field_from_overlaps(
         self, m: Float[Array, " n"], columns: Float[Array, "n *k"], x: Float[Array, "*k"]
     ) -> Float[Array, "*k"]:
         return (m @ columns - len(m) * x) / self.sites
 
     def learn(self, x: State) -> "Hebbian":
-        """One more pattern."""
-        x = signs("learn", x)
+        """Stores one more pattern."""
+        x = as_signs("learn", x)
         expect_shape("learn", x, (self.sites,))
         return Hebbian(jnp.concatenate([self.patterns, x[None]]))

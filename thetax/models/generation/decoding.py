@@ -1,9 +1,9 @@
-r"""A cell that speaks: each token is chosen by the logits it gave, and read by it next (§5.3).
+r"""Decoding: greedy, sampling with temperature, top-k and top-p, and beam search (§5.3).
 
-Each way is one compiled loop that ends when all has been said. The cell is any that reads a token
-and puts out the logits of the next: a `NextToken` or the `Recurrent` made of it, an `NGram`, or
-what a model makes of a source, `cell, state = model.decoder(source)`. What is said ends with the
-token `end`, and -1 follows.
+Each method is one compiled loop that stops when every sequence has ended. The cell reads a token
+and returns the logits of the next: a `LanguageModelCell` or the `Recurrent` made of it, an `NGram`,
+or the decoder of a model for one source, `cell, state = model.decoder(source)`. A sequence ends
+with `end_token` and is padded with -1.
 """
 
 from functools import partial
@@ -15,13 +15,15 @@ import jax.random as jr
 from jax.core import Tracer
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from ...core import wide
+from ...check import expect_count
+from ...core import upcast
 from ...layers import Recurrent
 
 
 class GeneratedTokens(NamedTuple):
-    """Tokens, and the logarithm of their probability under the cell; of a `beam_search` several,
-    the best first.
+    """Generated tokens, padded with -1, and their log probability under the cell.
+
+    `beam_search` gives one row per beam, the best first.
     """
 
     tokens: Int[Array, "*w t"]
@@ -29,202 +31,236 @@ class GeneratedTokens(NamedTuple):
 
 
 def greedy(
-    cell: Any, *, first: int, length: int, end: int | None = None, state: Any = None
+    cell: Any,
+    *,
+    start_token: int,
+    max_new_tokens: int,
+    end_token: int | None = None,
+    state: Any = None,
 ) -> GeneratedTokens:
-    """The likeliest token, again and again.
+    """Greedy decoding: each token is the most likely one.
 
     >>> from thetax.models import NGram
     >>> cell = NGram.fit([0, 1, 2, 0, 1, 2, 0, 1, 2], vocab_size=3, order=2)
-    >>> greedy(cell, first=0, length=5).tokens.tolist()
+    >>> greedy(cell, start_token=0, max_new_tokens=5).tokens.tolist()
     [1, 2, 0, 1, 2]
-    >>> greedy(cell, first=0, length=5, end=2).tokens.tolist()
+    >>> greedy(cell, start_token=0, max_new_tokens=5, end_token=2).tokens.tolist()
     [1, 2, -1, -1, -1]
     """
-    _check("greedy", length=length)
-    cell, state = _begin("greedy", cell, state, first, end)
-    return _speak(cell, state, first, end, None, 1.0, None, length=length, top_k=None)
+    expect_count("greedy", max_new_tokens=max_new_tokens)
+    cell, state = _initial_state("greedy", cell, state, start_token, end_token)
+    return _generate(
+        cell,
+        state,
+        start_token,
+        end_token,
+        None,
+        1.0,
+        None,
+        max_new_tokens=max_new_tokens,
+        top_k=None,
+    )
 
 
 def sample(
     cell: Any,
     *,
-    first: int,
-    length: int,
-    end: int | None = None,
+    start_token: int,
+    max_new_tokens: int,
+    end_token: int | None = None,
     state: Any = None,
     temperature: Any = 1.0,
     top_k: int | None = None,
     top_p: Any = None,
     key: PRNGKeyArray,
 ) -> GeneratedTokens:
-    r"""Tokens drawn from $\mathrm{softmax}(z / T)$: of all, of the `top_k` likeliest, or of the
-    fewest that hold the `top_p` (Holtzman et al. 2020). The probability told is that of the cell
-    itself.
+    r"""Samples each token from $\mathrm{softmax}(z / T)$ with temperature $T$.
+
+    `top_k` restricts the choice to the `top_k` most likely tokens, `top_p` to the smallest set of
+    most likely tokens with total probability of at least `top_p` (Holtzman et al. 2020). `log_p` is
+    under the cell itself, without temperature or restriction.
 
     >>> from thetax.models import NGram
     >>> cell = NGram.fit([0, 1, 2, 0, 1, 2, 0, 1, 2], vocab_size=3, order=2)
-    >>> sample(cell, first=0, length=4, top_k=1, key=jr.key(0)).tokens.tolist()
+    >>> sample(cell, start_token=0, max_new_tokens=4, top_k=1, key=jr.key(0)).tokens.tolist()
     [1, 2, 0, 1]
     """
-    _check("sample", length=length, temperature=temperature, top_k=1 if top_k is None else top_k)
-    if top_p is not None and not isinstance(top_p, Tracer) and not 0 < top_p <= 1:
-        raise ValueError(f"sample: top_p is a probability, more than 0 and at most 1; got {top_p}.")
-    cell, state = _begin("sample", cell, state, first, end)
-    return _speak(cell, state, first, end, key, temperature, top_p, length=length, top_k=top_k)
+    expect_count("sample", max_new_tokens=max_new_tokens)
+    check_sampling("sample", temperature, top_k, top_p)
+    cell, state = _initial_state("sample", cell, state, start_token, end_token)
+    return _generate(
+        cell,
+        state,
+        start_token,
+        end_token,
+        key,
+        temperature,
+        top_p,
+        max_new_tokens=max_new_tokens,
+        top_k=top_k,
+    )
 
 
 def beam_search(
     cell: Any,
     *,
-    first: int,
-    length: int,
+    start_token: int,
+    max_new_tokens: int,
     beam_width: int,
-    end: int | None = None,
+    end_token: int | None = None,
     state: Any = None,
     length_penalty: int | float = 0.0,
 ) -> GeneratedTokens:
-    r"""The best `beam_width` beginnings are carried on together, and the best of their
-    continuations kept: a search for the likeliest sequence, which is exact if nothing had to be
-    dropped.
+    r"""Beam search: keeps the `beam_width` most likely prefixes at every step.
 
-    They are told in the order of $\log p\, / \,n^{\text{penalty}}$ with $n$ tokens said; 0 favours
-    short ones. Where there are fewer sequences than the beam is wide, the rest have
-    $\log p = -\infty$.
+    The result is exact if no prefix had to be dropped. The sequences are sorted by
+    $\log p\, / \,n^{\text{length\_penalty}}$ with $n$ generated tokens; 0 favours short sequences.
+    If fewer than `beam_width` sequences exist, the remaining rows have $\log p = -\infty$.
 
     >>> from thetax.models import NGram
     >>> cell = NGram.fit([0, 1, 2, 0, 1, 2, 0, 1, 2], vocab_size=3, order=2)
-    >>> beam_search(cell, first=0, length=3, beam_width=2, end=2).tokens.tolist()[0]
+    >>> beams = beam_search(cell, start_token=0, max_new_tokens=3, beam_width=2, end_token=2)
+    >>> beams.tokens.tolist()[0]
     [1, 2, -1]
     """
-    _check("beam_search", length=length, beam_width=beam_width)
-    cell, state = _begin("beam_search", cell, state, first, end)
-    return _search(cell, state, first, end, length_penalty, length=length, beam_width=beam_width)
+    expect_count("beam_search", max_new_tokens=max_new_tokens, beam_width=beam_width)
+    cell, state = _initial_state("beam_search", cell, state, start_token, end_token)
+    return _beam_search(
+        cell,
+        state,
+        start_token,
+        end_token,
+        length_penalty,
+        max_new_tokens=max_new_tokens,
+        beam_width=beam_width,
+    )
 
 
-def _check(name: str, **least: Any) -> None:
-    for argument, value in least.items():
-        if not isinstance(value, Tracer) and not value > 0:
-            raise ValueError(f"{name}: {argument} must be more than 0; got {value}.")
+def check_sampling(where: str, temperature: Any, top_k: int | None, top_p: Any) -> None:
+    """Raises `ValueError` unless the sampling settings are valid; traced values are not checked."""
+    if not isinstance(temperature, Tracer) and not temperature > 0:
+        raise ValueError(f"{where}: temperature must be > 0; got {temperature}.")
+    if top_k is not None:
+        expect_count(where, top_k=top_k)
+    if top_p is not None and not isinstance(top_p, Tracer) and not 0 < top_p <= 1:
+        raise ValueError(f"{where}: top_p must be a probability, 0 < top_p <= 1; got {top_p}.")
 
 
-def _begin(name: str, cell: Any, state: Any, first: Any, end: Any) -> tuple[Any, Any]:
-    """The cell (of a `Recurrent`, that within) and the state it begins in, once both tokens are
-    known to be its own.
-    """
+def _initial_state(
+    where: str, cell: Any, state: Any, start_token: Any, end_token: Any
+) -> tuple[Any, Any]:
+    """The cell (the one inside a `Recurrent`) and its initial state; checks both tokens."""
     cell = cell.cell if isinstance(cell, Recurrent) else cell
     state = cell.start if state is None else state
-    size = jax.eval_shape(lambda: cell(state, jnp.zeros((), jnp.int32))[1]).shape[-1]
-    for argument, token in {"first": first, "end": first if end is None else end}.items():
-        if not isinstance(token, Tracer) and not 0 <= token < size:
+    vocab_size = jax.eval_shape(lambda: cell(state, jnp.zeros((), jnp.int32))[1]).shape[-1]
+    for name, token in {"start_token": start_token, "end_token": end_token}.items():
+        if token is None or isinstance(token, Tracer):
+            continue
+        if not 0 <= token < vocab_size:
             raise ValueError(
-                f"{name}: {argument} must be a token from 0 to {size - 1}; got {token}."
+                f"{where}: {name} must be a token from 0 to {vocab_size - 1}; got {token}."
             )
     return cell, state
 
 
-@partial(jax.jit, static_argnames=("length", "top_k"))
-def _speak(
+@partial(jax.jit, static_argnames=("max_new_tokens", "top_k"))
+def _generate(
     cell: Any,
     state: Any,
-    first: Any,
-    end: Any,
+    start_token: Any,
+    end_token: Any,
     key: Any,
     temperature: Any,
     top_p: Any,
     *,
-    length: int,
+    max_new_tokens: int,
     top_k: int | None,
 ) -> GeneratedTokens:
-    """Greedy without a key."""
+    """Samples with the key; greedy if the key is None."""
 
-    def going(carry):
-        at, _, _, _, over = carry
-        return (at < length) & ~over
+    def unfinished(carry):
+        i, _, _, _, ended = carry
+        return (i < max_new_tokens) & ~ended
 
     def step(carry):
-        at, state, said, log_p, _ = carry
-        state, logits = cell(state, jnp.where(at == 0, first, said[at - 1]))
-        chance = wide(logits) / temperature
+        i, state, tokens, log_p, _ = carry
+        state, logits = cell(state, jnp.where(i == 0, start_token, tokens[i - 1]))
         if key is None:
-            token = jnp.argmax(logits).astype(jnp.int32)
+            token = jnp.argmax(logits)
         else:
-            token = jr.categorical(jr.fold_in(key, at), filter_logits(chance, top_k, top_p)).astype(
-                jnp.int32
-            )
-        over = jnp.array(False) if end is None else token == end
-        return (
-            at + 1,
-            state,
-            said.at[at].set(token),
-            log_p + jax.nn.log_softmax(wide(logits))[token],
-            over,
-        )
+            scaled = filter_logits(upcast(logits) / temperature, top_k, top_p)
+            token = jr.categorical(jr.fold_in(key, i), scaled)
+        token = token.astype(jnp.int32)
+        tokens = tokens.at[i].set(token)
+        log_p = log_p + jax.nn.log_softmax(upcast(logits))[token]
+        ended = jnp.array(False) if end_token is None else token == end_token
+        return i + 1, state, tokens, log_p, ended
 
-    said = jnp.full(length, -1, jnp.int32)
-    _, _, said, log_p, _ = jax.lax.while_loop(
-        going, step, (0, state, said, jnp.zeros((), _kind(cell, state)), jnp.array(False))
-    )
-    return GeneratedTokens(said, log_p)
+    tokens = jnp.full(max_new_tokens, -1, jnp.int32)
+    log_p = jnp.zeros((), _log_p_dtype(cell, state))
+    carry = (0, state, tokens, log_p, jnp.array(False))
+    _, _, tokens, log_p, _ = jax.lax.while_loop(unfinished, step, carry)
+    return GeneratedTokens(tokens, log_p)
 
 
 def filter_logits(logits: Float[Array, " v"], top_k: int | None, top_p: Any) -> Float[Array, " v"]:
-    """The logits of those that may be drawn, minus infinity for the others."""
+    """The logits of the tokens allowed by `top_k` and `top_p`; minus infinity for the others."""
     if top_k is not None:
-        logits = jnp.where(
-            logits >= jax.lax.top_k(logits, min(top_k, len(logits)))[0][-1], logits, -jnp.inf
-        )
+        smallest = jax.lax.top_k(logits, min(top_k, len(logits)))[0][-1]
+        logits = jnp.where(logits >= smallest, logits, -jnp.inf)
     if top_p is not None:
-        falling = jnp.sort(logits, descending=True)
-        p = jax.nn.softmax(falling)
-        least = jnp.where(jnp.cumsum(p) - p < top_p, falling, jnp.inf).min()
-        logits = jnp.where(logits >= least, logits, -jnp.inf)
+        descending = jnp.sort(logits, descending=True)
+        p = jax.nn.softmax(descending)
+        smallest = jnp.where(jnp.cumsum(p) - p < top_p, descending, jnp.inf).min()
+        logits = jnp.where(logits >= smallest, logits, -jnp.inf)
     return logits
 
 
-@partial(jax.jit, static_argnames=("length", "beam_width"))
-def _search(
+@partial(jax.jit, static_argnames=("max_new_tokens", "beam_width"))
+def _beam_search(
     cell: Any,
     state: Any,
-    first: Any,
-    end: Any,
+    start_token: Any,
+    end_token: Any,
     length_penalty: Any,
     *,
-    length: int,
+    max_new_tokens: int,
     beam_width: int,
 ) -> GeneratedTokens:
-    def going(carry):
-        at, _, _, _, over = carry
-        return (at < length) & ~over.all()
+    def unfinished(carry):
+        i, _, _, _, ended = carry
+        return (i < max_new_tokens) & ~ended.all()
 
     def step(carry):
-        at, states, said, log_p, over = carry
+        i, states, tokens, log_p, ended = carry
         states, logits = jax.vmap(lambda state, token: cell(state, token))(
-            states, jnp.where(at == 0, first, said[:, at - 1])
+            states, jnp.where(i == 0, start_token, tokens[:, i - 1])
         )
-        gains = jax.nn.log_softmax(wide(logits))
-        done = (
-            jnp.full(gains.shape[1], -jnp.inf, gains.dtype).at[0].set(0)
-        )  # what is over goes on in one way
-        totals = log_p[:, None] + jnp.where(over[:, None], done, gains)
+        token_log_p = jax.nn.log_softmax(upcast(logits))
+        vocab_size = token_log_p.shape[1]
+        # an ended sequence has a single continuation, which leaves its probability unchanged
+        padding = jnp.full(vocab_size, -jnp.inf, token_log_p.dtype).at[0].set(0)
+        totals = log_p[:, None] + jnp.where(ended[:, None], padding, token_log_p)
         log_p, best = jax.lax.top_k(totals.ravel(), beam_width)
-        parent = best // gains.shape[1]
-        token = (best % gains.shape[1]).astype(jnp.int32)
-        states, said, over = jax.tree.map(lambda a: a[parent], (states, said, over))
-        said = said.at[:, at].set(jnp.where(over, -1, token))
-        return at + 1, states, said, log_p, over if end is None else over | (token == end)
+        parent = best // vocab_size
+        token = (best % vocab_size).astype(jnp.int32)
+        states, tokens, ended = jax.tree.map(lambda a: a[parent], (states, tokens, ended))
+        tokens = tokens.at[:, i].set(jnp.where(ended, -1, token))
+        if end_token is not None:
+            ended = ended | (token == end_token)
+        return i + 1, states, tokens, log_p, ended
 
-    copies = jax.tree.map(lambda a: jnp.broadcast_to(a, (beam_width, *a.shape)), state)
-    log_p = (
-        jnp.full(beam_width, -jnp.inf, _kind(cell, state)).at[0].set(0)
-    )  # one beginning, and no copy of it
-    said = jnp.full((beam_width, length), -1, jnp.int32)
-    _, _, said, log_p, _ = jax.lax.while_loop(
-        going, step, (0, copies, said, log_p, jnp.zeros(beam_width, bool))
-    )
-    order = jnp.argsort(-log_p / (said >= 0).sum(axis=1).astype(log_p.dtype) ** length_penalty)
-    return GeneratedTokens(said[order], log_p[order])
+    states = jax.tree.map(lambda a: jnp.broadcast_to(a, (beam_width, *a.shape)), state)
+    # only the first beam has probability at the start, so the copies are not duplicates
+    log_p = jnp.full(beam_width, -jnp.inf, _log_p_dtype(cell, state)).at[0].set(0)
+    tokens = jnp.full((beam_width, max_new_tokens), -1, jnp.int32)
+    carry = (0, states, tokens, log_p, jnp.zeros(beam_width, bool))
+    _, _, tokens, log_p, _ = jax.lax.while_loop(unfinished, step, carry)
+    lengths = (tokens >= 0).sum(axis=1).astype(log_p.dtype)
+    order = jnp.argsort(-log_p / lengths**length_penalty)
+    return GeneratedTokens(tokens[order], log_p[order])
 
 
-def _kind(cell: Any, state: Any) -> Any:
-    """The type in which probabilities are summed."""
-    return jax.eval_shape(lambda: wide(cell(state, jnp.zeros((), jnp.int32))[1])).dtype
+def _log_p_dtype(cell: Any, state: Any) -> Any:
+    """The dtype in which log probabilities are summed."""
+    return jax.eval_shape(lambda: upcast(cell(state, jnp.zeros((), jnp.int32))[1])).dtype

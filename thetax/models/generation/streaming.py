@@ -1,9 +1,8 @@
-r"""Tokens as they come: a language model that goes on after a prompt, a few tokens at a time
-(§6.4).
+r"""Streaming: a language model continues a prompt, a few tokens at a time, with a KV cache (§6.4).
 
-The prompt is read at once, and its keys and values are kept, so that no token is computed twice.
-Lengths are rounded up to whole blocks of places: a longer prompt, or another number of tokens,
-seldom needs another compiled program.
+The prompt is read in one pass and its keys and values are cached, so no token is computed twice.
+Lengths are rounded up to multiples of `BLOCK`, so that a longer prompt or another number of tokens
+rarely needs another compiled program.
 """
 
 from collections.abc import Iterator
@@ -16,132 +15,149 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray
 
-from ...core import wide
+from ...check import expect_count
+from ...core import upcast
 from ..transformers.gpt import GPT, Decoder
 from ..transformers.transformer import KVCache
-from .decoding import filter_logits
+from .decoding import check_sampling, filter_logits
 
-BLOCK = 128  # places
+BLOCK = 128  # cache lengths are multiples of it
 
 
 def stream(
     model: GPT,
     prompt: Any,
     *,
-    length: int,
-    end: tuple[int, ...] = (),
+    max_new_tokens: int,
+    end_tokens: tuple[int, ...] = (),
     temperature: float = 1.0,
     top_k: int | None = None,
     top_p: float | None = None,
-    chunk: int = 4,
+    chunk_size: int = 4,
     key: PRNGKeyArray | None = None,
 ) -> Iterator[int]:
-    """At most `length` tokens after the prompt, the likeliest ones without a key, and the last
-    of them if it is one of `end`. They are those of `greedy` and `sample`, computed `chunk` at a
-    time while the caller reads.
+    """Yields at most `max_new_tokens` tokens after the prompt, up to the first of `end_tokens`.
+
+    With a key the tokens are those of `sample`, without one those of `greedy`. They are computed in
+    chunks of `chunk_size` while the caller consumes them. An end token is yielded too.
 
     >>> model = GPT.init(11, 8, depth=1, heads=2, max_length=12, key=jr.key(0))
-    >>> said = list(stream(model, [3, 1, 4], length=5))
-    >>> len(said), set(said) <= set(range(11))
+    >>> tokens = list(stream(model, [3, 1, 4], max_new_tokens=5))
+    >>> len(tokens), set(tokens) <= set(range(11))
     (5, True)
     """
-    tokens = np.asarray(prompt, np.int32)
-    _check(tokens, len(model.embed.E), length, chunk, temperature, top_p)
-    total = len(tokens) + length
-    most = total if model.positions is None else len(model.positions.P)
-    if total > most:
+    prompt = np.asarray(prompt, np.int32)
+    vocab_size = len(model.embed.E)
+    if prompt.ndim != 1 or not len(prompt) or prompt.min() < 0 or prompt.max() >= vocab_size:
         raise ValueError(
-            f"stream: the model has {most} places, but the prompt has {len(tokens)} tokens and "
-            f"{length} more are asked for; shorten one of them."
+            f"stream: prompt must be a non-empty row of tokens from 0 to {vocab_size - 1}; got "
+            f"{np.array2string(prompt, threshold=8, separator=', ')}."
         )
-    room = -(-(total + chunk) // BLOCK) * BLOCK
-    room = room if model.positions is None else min(room, most)
-    return _chunks(model, tokens, room, length, end, key, temperature, top_k, top_p, chunk)
-
-
-def _check(
-    tokens: np.ndarray, size: int, length: int, chunk: int, temperature: float, top_p: float | None
-) -> None:
-    if tokens.ndim != 1 or not len(tokens) or tokens.min() < 0 or tokens.max() >= size:
+    expect_count("stream", max_new_tokens=max_new_tokens, chunk_size=chunk_size)
+    check_sampling("stream", temperature, top_k, top_p)
+    length = len(prompt) + max_new_tokens
+    max_length = length if model.positions is None else len(model.positions.P)
+    if length > max_length:
         raise ValueError(
-            f"stream: the prompt must be tokens from 0 to {size - 1}, at least one of them."
+            f"stream: the model has {max_length} positions; got a prompt of {len(prompt)} tokens "
+            f"and max_new_tokens={max_new_tokens}. Shorten one of them."
         )
-    if length < 1 or chunk < 1 or not temperature > 0:
-        raise ValueError(
-            f"stream: length, chunk and temperature must be more than 0; got {length}, {chunk} "
-            f"and {temperature}."
-        )
-    if top_p is not None and not 0 < top_p <= 1:
-        raise ValueError(f"stream: mass is a probability, more than 0 and at most 1; got {top_p}.")
+    cache_length = -(-(length + chunk_size) // BLOCK) * BLOCK
+    if model.positions is not None:
+        cache_length = min(cache_length, max_length)
+    return _stream_chunks(
+        model,
+        prompt,
+        cache_length,
+        max_new_tokens,
+        end_tokens,
+        key,
+        temperature,
+        top_k,
+        top_p,
+        chunk_size,
+    )
 
 
-def _chunks(
-    model, tokens, room, length, end, key, temperature, top_k, top_p, chunk
+def _stream_chunks(
+    model,
+    prompt,
+    cache_length,
+    max_new_tokens,
+    end_tokens,
+    key,
+    temperature,
+    top_k,
+    top_p,
+    chunk_size,
 ) -> Iterator[int]:
-    filled = np.full(min(-(-len(tokens) // BLOCK) * BLOCK, room), -1, np.int32)
-    filled[: len(tokens) - 1] = tokens[:-1]
-    past = _begun(model, jnp.asarray(filled), len(tokens) - 1, room=room)
-    last = jnp.asarray(tokens[-1])
-    stops = jnp.asarray([*end, *[-1] * (4 - len(end))], jnp.int32)
-    for at in range(0, length, chunk):
-        said, past, last, over = _chunk(
-            Decoder(model, room),
-            past,
+    padded = np.full(min(-(-len(prompt) // BLOCK) * BLOCK, cache_length), -1, np.int32)
+    padded[: len(prompt) - 1] = prompt[:-1]
+    cache = _read_prompt(model, jnp.asarray(padded), len(prompt) - 1, cache_length=cache_length)
+    last = jnp.asarray(prompt[-1])
+    # padded to four, so that the number of end tokens rarely changes the compiled program
+    end_tokens = jnp.asarray([*end_tokens, *[-1] * (4 - len(end_tokens))], jnp.int32)
+    for start in range(0, max_new_tokens, chunk_size):
+        tokens, cache, last, ended = _generate_chunk(
+            Decoder(model, cache_length),
+            cache,
             last,
-            at,
-            stops,
+            start,
+            end_tokens,
             key,
             temperature,
             top_p,
-            size=chunk,
+            chunk_size=chunk_size,
             top_k=top_k,
         )
-        for token in np.asarray(said).tolist()[: length - at]:
+        for token in np.asarray(tokens).tolist()[: max_new_tokens - start]:
             if token >= 0:
                 yield token
-        if over:
+        if ended:
             return
 
 
-@partial(jax.jit, static_argnames="room")
-def _begun(model: GPT, tokens: Int[Array, " t"], count: Any, *, room: int) -> KVCache:
-    """All of the prompt but its last token is read. What is filled up is written too, and written
-    over before anything looks at it.
+@partial(jax.jit, static_argnames="cache_length")
+def _read_prompt(model: GPT, tokens: Int[Array, " t"], n: Any, *, cache_length: int) -> KVCache:
+    """The KV cache after the first `n` tokens.
+
+    Padding is written to the cache too, but overwritten before it is attended to.
     """
-    past = model._extend(tokens, model.trunk.start(room))[1]
-    return past._replace(count=jnp.asarray(count, past.count.dtype))
+    cache = model._extend(tokens, model.trunk.empty_cache(cache_length))[1]
+    return cache._replace(count=jnp.asarray(n, cache.count.dtype))
 
 
-@partial(jax.jit, static_argnames=("size", "top_k"), donate_argnums=1)
-def _chunk(
+@partial(jax.jit, static_argnames=("chunk_size", "top_k"), donate_argnums=1)
+def _generate_chunk(
     cell: Decoder,
-    past: KVCache,
+    cache: KVCache,
     last: Any,
-    at: Any,
-    stops: Any,
+    start: Any,
+    end_tokens: Any,
     key: Any,
     temperature: Any,
     top_p: Any,
     *,
-    size: int,
+    chunk_size: int,
     top_k: Any,
 ) -> tuple[Int[Array, " n"], KVCache, Int[Array, ""], Any]:
-    """The next `size` tokens; once one of `stops` is said, -1."""
+    """The next `chunk_size` tokens, padded with -1 after an end token."""
 
-    def going(carry):
-        n, _, _, _, over = carry
-        return (n < size) & ~over
+    def unfinished(carry):
+        i, _, _, _, ended = carry
+        return (i < chunk_size) & ~ended
 
     def step(carry):
-        n, past, said, last, _ = carry
-        past, logits = cell(past, last)
+        i, cache, tokens, last, _ = carry
+        cache, logits = cell(cache, last)
         if key is None:
-            token = jnp.argmax(logits).astype(jnp.int32)
+            token = jnp.argmax(logits)
         else:
-            chance = filter_logits(wide(logits) / temperature, top_k, top_p)
-            token = jr.categorical(jr.fold_in(key, at + n), chance).astype(jnp.int32)
-        return n + 1, past, said.at[n].set(token), token, (token == stops).any()
+            scaled = filter_logits(upcast(logits) / temperature, top_k, top_p)
+            token = jr.categorical(jr.fold_in(key, start + i), scaled)
+        token = token.astype(jnp.int32)
+        return i + 1, cache, tokens.at[i].set(token), token, (token == end_tokens).any()
 
-    begin = (0, past, jnp.full(size, -1, jnp.int32), last, jnp.array(False))
-    _, past, said, last, over = jax.lax.while_loop(going, step, begin)
-    return said, past, last, over
+    carry = (0, cache, jnp.full(chunk_size, -1, jnp.int32), last, jnp.array(False))
+    _, cache, tokens, last, ended = jax.lax.while_loop(unfinished, step, carry)
+    return tokens, cache, last, ended

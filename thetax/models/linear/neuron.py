@@ -1,6 +1,4 @@
-r"""Units that fire or not (§1.1, §1.2): McCulloch and Pitts' threshold neuron and Rosenblatt's
-perceptron.
-"""
+r"""Threshold units (§1.1, §1.2): the McCulloch-Pitts neuron and Rosenblatt's perceptron."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -9,7 +7,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float, Num, PRNGKeyArray
 
 from ...core import expect_shape
-from ...layers import dense, heaviside
+from ...layers import heaviside, matvec
 
 
 class McCullochPitts(eqx.Module):
@@ -35,8 +33,8 @@ class McCullochPitts(eqx.Module):
 
     @classmethod
     def init(cls, n: int, m: int, *, key: PRNGKeyArray) -> "McCullochPitts":
-        """Draws fair signs, and thresholds uniform between what never fails to fire and what hardly
-        fires.
+        """Draws signs with probability 1/2 each, and thresholds uniform on [-n, n]: the neuron
+        always fires at -n, and almost never at n.
         """
         key_sigma, key_theta = jr.split(key)
         return cls(
@@ -59,17 +57,17 @@ class McCullochPitts(eqx.Module):
 
     def __call__(self, x: Float[Array, " n"]) -> Float[Array, " m"]:
         expect_shape("McCullochPitts", x, self.sigma.shape[1:])
-        return heaviside(dense(self.sigma, x) - self.theta)
+        return heaviside(matvec(self.sigma, x) - self.theta)
 
 
 class Perceptron(eqx.Module):
-    r"""The linear threshold unit $f[w, b](x) = \mathrm{sgn}(w^\top x + b)$, $\mathrm{sgn}(0) = 0$
-    (§1.2).
+    r"""Perceptron, the linear threshold unit $f[w, b](x) = \mathrm{sgn}(w^\top x + b)$,
+    $\mathrm{sgn}(0) = 0$ (§1.2).
 
-    On the boundary it gives 0, which is wrong for both labels $y \in \{-1, +1\}$. Without $b$ the
-    boundary goes through the origin. Weights fitted to integers are integers. Rosenblatt 1958.
-    Departs: the notes place the boundary in $\mathbb{R}^n$; it lies in $\mathbb{R}^d$, where $x$
-    does.
+    On the decision boundary the output is 0, an error for both labels $y \in \{-1, +1\}$. Without
+    $b$ the boundary passes through the origin. Weights fitted to integer data are integers.
+    Rosenblatt 1958. Departs: the notes place the boundary in $\mathbb{R}^n$; it lies in
+    $\mathbb{R}^d$, as $x$ does.
 
     >>> unit = Perceptron(jnp.array([1.0, -1.0]), jnp.array(0.5))
     >>> [float(unit(x)) for x in jnp.array([[2.0, 1.0], [0.0, 0.5], [0.0, 1.0]])]
@@ -81,8 +79,8 @@ class Perceptron(eqx.Module):
 
     @classmethod
     def init(cls, d: int, *, bias: bool = True, key: PRNGKeyArray) -> "Perceptron":
-        """Draws a direction of $(w, b)$ from the uniform law on the sphere, as a standard normal
-        vector.
+        """Draws $(w, b)$ from a standard normal distribution, so its direction is uniform on the
+        sphere.
         """
         v = jr.normal(key, (d + bias,))
         return cls(v[:d], v[d] if bias else None)
@@ -96,11 +94,11 @@ class Perceptron(eqx.Module):
 
     @property
     def v(self) -> Num[Array, "*k e"]:
-        r"""The vector $(w, b)$, or $w$ where there is no $b$; of each where there are many."""
+        r"""The vector $(w, b)$, or $w$ if there is no $b$; works on stacked perceptrons too."""
         return self.w if self.b is None else jnp.concatenate([self.w, self.b[..., None]], axis=-1)
 
     def score(self, x: Num[Array, " d"]) -> Num[Array, ""]:
-        r"""$w^\top x + b$."""
+        r"""Decision function $w^\top x + b$."""
         expect_shape("Perceptron", x, self.w.shape)
         return self.w @ x if self.b is None else self.w @ x + self.b
 

@@ -1,4 +1,5 @@
-r"""Regression (§2.1): the models that are one affine map, and what needs no descent.
+r"""Linear models (§2.1): linear, logistic and multinomial regression, and the closed-form fits
+least squares, ridge regression and the minimum-norm solution.
 
 Rows are examples: $X \in \mathbb{R}^{n \times d}$, so that $\ell(w) = \tfrac12 \|Xw - y\|^2$.
 Departs: the notes stack examples as columns but print the formulas for rows.
@@ -13,7 +14,8 @@ from ...layers import Linear
 
 
 def linear_regression(d: int, m: int = 1) -> Linear:
-    r"""$f[W, b](x) = Wx + b$ at the origin; train it with `squared_error` (§2.1).
+    r"""Linear regression $f[W, b](x) = Wx + b$ with zero weights; train it with `squared_error`, or
+    use `least_squares` (§2.1).
 
     >>> linear_regression(3)(jnp.ones(3)).tolist()
     [0.0]
@@ -22,22 +24,22 @@ def linear_regression(d: int, m: int = 1) -> Linear:
 
 
 def logistic_regression(d: int) -> Linear:
-    r"""The log-odds of $P(y = 1 \mid x) = \sigma(w^\top x + b)$; train it with
-    `binary_cross_entropy` (§2.1).
+    r"""Logistic regression with zero weights: the logit of $P(y = 1 \mid x) = \sigma(w^\top x +
+    b)$; train it with `binary_cross_entropy` (§2.1).
     """
     return linear_regression(d, 1)
 
 
 def multinomial_regression(d: int, k: int) -> Linear:
-    r"""The logits of $P(y = i \mid x) = \mathrm{softmax}_i(Wx + b)$; train it with `cross_entropy`
-    (§2.2).
+    r"""Multinomial (softmax) regression with zero weights: the logits of $P(y = i \mid x) =
+    \mathrm{softmax}_i(Wx + b)$; train it with `cross_entropy` (§2.2).
     """
     return linear_regression(d, k)
 
 
 def least_squares(xs: Float[Array, "n d"], ys: Float[Array, "n *m"]) -> Linear:
-    r"""The minimiser of $\tfrac12 \sum_i \|Wx_i + b - y_i\|^2$, of least norm where many are
-    (§2.1).
+    r"""Least squares: the minimiser of $\tfrac12 \sum_i \|Wx_i + b - y_i\|^2$, with the smallest
+    norm if it is not unique (§2.1).
 
     Departs: the notes print $(X^\top X)^{-1} X^\top y$ for $X$ with examples as columns.
 
@@ -50,12 +52,12 @@ def least_squares(xs: Float[Array, "n d"], ys: Float[Array, "n *m"]) -> Linear:
 
 
 def ridge(xs: Float[Array, "n d"], ys: Float[Array, "n *m"], *, strength: float | Scalar) -> Linear:
-    r"""The minimiser of $\tfrac12 \sum_i \|Wx_i + b - y_i\|^2 + \tfrac{\mu}{2} \|W\|_F^2$; $b$ is
-    not shrunk (§8.2).
+    r"""Ridge regression: the minimiser of $\tfrac12 \sum_i \|Wx_i + b - y_i\|^2 + \tfrac{\mu}{2}
+    \|W\|_F^2$ with $\mu$ = `strength`; the bias is not penalised (§8.2).
 
     Solved through the singular value decomposition $USV^\top$ of the centred data,
-    $W = \bar Y^\top U \frac{S}{S^2 + \mu} V^\top$, so that $\mu = 0$ gives the solution of least
-    norm.
+    $W = \bar Y^\top U \frac{S}{S^2 + \mu} V^\top$, so that $\mu = 0$ gives the minimum-norm
+    solution.
 
     >>> xs = jnp.array([[-1.0], [1.0]])
     >>> ridge(xs, xs[:, 0], strength=2.0).W.tolist()
@@ -66,16 +68,16 @@ def ridge(xs: Float[Array, "n d"], ys: Float[Array, "n *m"], *, strength: float 
     targets = ys.reshape(len(xs), -1)
     centre_x = xs.mean(axis=0)
     centre_y = targets.mean(axis=0)
-    U, s, Vt, sound = _svd(xs - centre_x[None])
-    weight = jnp.where(sound, s / jnp.where(sound, s * s + strength, 1.0), 0.0)
-    W = (targets - centre_y[None]).T @ U * weight[None] @ Vt
+    U, s, Vt, nonzero = _svd(xs - centre_x[None])
+    factor = jnp.where(nonzero, s / jnp.where(nonzero, s * s + strength, 1.0), 0.0)
+    W = (targets - centre_y[None]).T @ U * factor[None] @ Vt
     return Linear(W, centre_y - W @ centre_x)
 
 
 def _svd(
     A: Float[Array, "n d"],
 ) -> tuple[Float[Array, "n r"], Float[Array, " r"], Float[Array, "r d"], Bool[Array, " r"]]:
-    r"""$U, S, V^\top$, and which singular values are more than rounding."""
+    r"""$U, S, V^\top$, and which singular values exceed the rounding error."""
     U, s, Vt = jnp.linalg.svd(A, full_matrices=False)
     return U, s, Vt, s > s.max(initial=0.0) * max(A.shape) * jnp.finfo(s.dtype).eps
 
@@ -83,12 +85,13 @@ def _svd(
 def leave_one_out(
     xs: Float[Array, "n d"], ys: Float[Array, "n *m"], *, strength: float | Scalar
 ) -> Float[Array, "n *m"]:
-    r"""$y_i - \hat f_{-i}(x_i)$ for each $i$, with $\hat f_{-i}$ the `ridge` of all the other
-    examples, from one fit.
+    r"""Leave-one-out residuals $y_i - \hat f_{-i}(x_i)$ of ridge regression, from a single fit;
+    $\hat f_{-i}$ is the `ridge` fit to all other examples.
 
-    With $H = \frac1n 11^\top + U \frac{S^2}{S^2 + \mu} U^\top$, which maps $y$ to its fit, the
-    error of the example left out is $\frac{y_i - (Hy)_i}{1 - H_{ii}}$ (Allen 1974; Golub, Heath &
-    Wahba 1979). The mean of its square is what cross-validation with $n$ folds measures (L10 §4.5).
+    With the hat matrix $H = \frac1n 11^\top + U \frac{S^2}{S^2 + \mu} U^\top$, which maps $y$ to
+    the fitted values, the residual is $\frac{y_i - (Hy)_i}{1 - H_{ii}}$ (Allen 1974; Golub, Heath &
+    Wahba 1979). The mean of its square is the error estimate of $n$-fold cross-validation (L10
+    §4.5).
 
     >>> xs, ys = jnp.array([[0.0], [1.0], [2.0], [4.0]]), jnp.array([0.0, 2.0, 1.0, 3.0])
     >>> without = ridge(xs[1:], ys[1:], strength=0.5)
@@ -101,26 +104,26 @@ def leave_one_out(
     n = len(xs)
     model = ridge(xs, ys, strength=strength)
     residual = ys.reshape(n, -1) - predict(model, xs)
-    U, s, _, sound = _svd(xs - xs.mean(axis=0)[None])
-    share = jnp.where(sound, s * s / jnp.where(sound, s * s + strength, 1.0), 0.0)
-    left = 1 - 1 / n - jnp.square(U) @ share
-    if not isinstance(left, Tracer) and bool((left < 8 * n * jnp.finfo(left.dtype).eps).any()):
+    U, s, _, nonzero = _svd(xs - xs.mean(axis=0)[None])
+    shrinkage = jnp.where(nonzero, s * s / jnp.where(nonzero, s * s + strength, 1.0), 0.0)
+    slack = 1 - 1 / n - jnp.square(U) @ shrinkage  # 1 - H_ii
+    if not isinstance(slack, Tracer) and bool((slack < 8 * n * jnp.finfo(slack.dtype).eps).any()):
         raise ValueError(
-            f"leave_one_out: example {int(left.argmin())} decides its own fit alone, so that "
-            "without it there is no "
-            f"one answer; give more examples than features, or more strength than {strength}."
+            f"leave_one_out: example {int(slack.argmin())} has leverage 1, so the fit without it "
+            "is not unique; give more examples than features, or a strength larger than "
+            f"{strength}."
         )
-    return (residual / left[:, None]).reshape(ys.shape)
+    return (residual / slack[:, None]).reshape(ys.shape)
 
 
 def minimum_norm(
     A: Float[Array, "n d"], b: Float[Array, " n"], *, origin: Float[Array, " d"] | None = None
 ) -> Float[Array, " d"]:
-    r"""$A^+ b$: of all $x$ that make $\|Ax - b\|$ least, the one nearest to the origin (Penrose
-    1955).
+    r"""Minimum-norm least-squares solution $A^+ b$ (pseudo-inverse): the minimiser of $\|Ax - b\|$
+    nearest to the origin (Penrose 1955).
 
-    With another `origin` $x_0$ it is the one nearest to that, $x_0 + A^+(b - Ax_0)$: where gradient
-    descent on $\tfrac12 \|Ax - b\|^2$ ends that begins at $x_0$ (L10, exercise 4).
+    With another `origin` $x_0$ it is the minimiser nearest to $x_0$, $x_0 + A^+(b - Ax_0)$: the
+    limit of gradient descent on $\tfrac12 \|Ax - b\|^2$ from $x_0$ (L10, exercise 4).
 
     >>> A = jnp.array([[1.0, 1.0]])
     >>> minimum_norm(A, jnp.array([2.0])).round(4).tolist()
@@ -129,6 +132,6 @@ def minimum_norm(
     [2.0, 0.0]
     """
     start = jnp.zeros(A.shape[1], A.dtype) if origin is None else origin
-    U, s, Vt, sound = _svd(A)
-    inverse = jnp.where(sound, 1 / jnp.where(sound, s, 1.0), 0.0)
+    U, s, Vt, nonzero = _svd(A)
+    inverse = jnp.where(nonzero, 1 / jnp.where(nonzero, s, 1.0), 0.0)
     return start + Vt.T @ (inverse * (U.T @ (b - A @ start)))

@@ -4,4 +4,4 @@ from .classifier import SequenceClassifier as SequenceClassifier
 from .ngram import NGram as NGram
 from .recurrent_lm import AttentionCell as AttentionCell
 from .recurrent_lm import EncoderDecoder as EncoderDecoder
-from .recurrent_lm import NextToken as NextToken
+from .recurrent_lm import LanguageModelCell as LanguageModelCell

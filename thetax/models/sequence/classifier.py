@@ -1,4 +1,4 @@
-r"""Sequences to answers (§5): a cell reads all of it, and what it put out last is judged."""
+r"""Sequence classification (§5): a linear readout of the last output of a recurrent cell."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,10 +12,10 @@ from ...layers import LSTM, Embedding, Initialiser, Linear, lecun, unroll
 
 
 class SequenceClassifier(eqx.Module):
-    r"""$x_{1:T} \mapsto Wy_T + b$, with $y_T$ what a cell puts out after the last input (§5).
+    r"""$x_{1:T} \mapsto Wy_T + b$ with $y_T$ the output of a cell after the last input (§5).
 
-    The inputs are vectors, or tokens if there is a table for them; tokens may be filled up with -1
-    at the end, and these are not read.
+    The inputs are vectors, or tokens if there is an embedding. Tokens may be padded with -1 at the
+    end; padding is skipped.
 
     >>> model = SequenceClassifier.init(4, 3, vocab_size=7, width=5, key=jr.key(0))
     >>> import jax
@@ -40,8 +40,9 @@ class SequenceClassifier(eqx.Module):
         initialiser: Initialiser = lecun,
         key: PRNGKeyArray,
     ) -> "SequenceClassifier":
-        """Draws `cell(width, m, key=key)`, for inputs or vectors of `vocab_size` of that width, and
-        $k$ answers.
+        """Initialises `cell(width, m, key=key)` for inputs of that width and `k` classes.
+
+        With `vocab_size` the inputs are tokens, embedded in `width` dimensions.
         """
         key_cell, key_head, key_embed = jr.split(key, 3)
         embed = None if vocab_size is None else Embedding.init(vocab_size, width, key=key_embed)
@@ -54,6 +55,6 @@ class SequenceClassifier(eqx.Module):
     def __call__(self, x: Float[Array, "t n"] | Int[Array, " t"]) -> Float[Array, " k"]:
         if self.embed is None:
             return self.head(unroll(self.cell, x)[1][-1])
-        there = x >= 0
-        _, ys = unroll(self.cell, self.embed(x), mask=there)
-        return self.head(ys[jnp.maximum(there.sum(), 1) - 1])
+        is_token = x >= 0
+        _, ys = unroll(self.cell, self.embed(x), mask=is_token)
+        return self.head(ys[jnp.maximum(is_token.sum(), 1) - 1])

@@ -1,8 +1,7 @@
-r"""Networks for small images (§4.2): patterns are found by convolutions, and pooling forgets where
-exactly.
+r"""Convolutional networks for small images (§4.2): convolutions, pooling and a linear readout.
 
-A stage is one convolution or several, each with its activation, and a pooling that halves height
-and width; what the last stage has found is read by a linear map.
+A stage has one or more convolutions with activations, and a max pooling that halves height and
+width.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,6 +11,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from ...check import expect_count
 from ...core import Model
 from ...layers import (
     Activation,
@@ -31,13 +31,13 @@ from ...layers import (
 
 
 class CNN(eqx.Module):
-    r"""Stages of convolutions of 3 by 3, one width each; then means over `pool_size` by `pool_size`
-    parts, read linearly.
+    r"""Stages of 3 by 3 convolutions, adaptive average pooling to `pool_size` by `pool_size`, and a
+    linear readout.
 
-    The image may have any size that is at least `pool_size` after the halvings: 28 by 28 or 32 by
-    32 with two or three stages. `depth` is the number of convolutions in a stage; `normalise`, a
-    layer of one size such as `BatchNorm.init`, comes before each activation; `dropout` thins what
-    the linear map reads. With `pool_size=1` it reads the global mean.
+    An image must have at least `pool_size` pixels per axis after the stages, such as 28 by 28 or 32
+    by 32 with two or three stages. `depth` is the number of convolutions per stage. `normalise`
+    initialises a norm for each activation from its width, such as `BatchNorm.init`. `dropout`
+    applies to the input of the readout. With `pool_size=1` the readout reads the global mean.
 
     >>> net = CNN.init((8, 16), classes=10, dropout=0.3, key=jr.key(0))
     >>> net(jnp.ones((1, 28, 28))).shape, net.head.layers[1].W.shape
@@ -63,12 +63,12 @@ class CNN(eqx.Module):
         initialiser: Initialiser = he,
         key: PRNGKeyArray,
     ) -> "CNN":
-        """Draws a network with one stage for each width, for images of so many channels."""
+        """Initialises a network with one stage per width."""
         if not widths or min(*widths, classes, channels, depth, pool_size) < 1:
             raise ValueError(
-                "CNN: needs a width for each stage, and all sizes at least 1; got "
-                f"widths={tuple(widths)}, "
-                f"classes={classes}, channels={channels}, depth={depth}, places={pool_size}."
+                "CNN: at least one width is needed, and all sizes must be >= 1; got "
+                f"widths={tuple(widths)}, classes={classes}, channels={channels}, depth={depth}, "
+                f"pool_size={pool_size}."
             )
         key_head, *keys = jr.split(key, 1 + len(widths))
         stages = []
@@ -84,46 +84,46 @@ class CNN(eqx.Module):
                 layers += [activation] if normalise is None else [normalise(m), activation]
                 c = m
             stages.append(Chain(*layers, MaxPool((2, 2))))
-        read = Linear.init(c * pool_size**2, classes, initialiser=lecun, key=key_head)
-        return cls(tuple(stages), Chain(Dropout(dropout), read), pool_size)
+        readout = Linear.init(c * pool_size**2, classes, initialiser=lecun, key=key_head)
+        return cls(tuple(stages), Chain(Dropout(dropout), readout), pool_size)
 
     def __call__(
         self, x: Float[Array, "c h w"], *, key: PRNGKeyArray | None = None
     ) -> Float[Array, " k"]:
         first, *rest = self.stages
-        y = first(x)  # which refuses what is no image
-        self._expect_room(min(x.shape[1:]))
+        y = first(x)  # checks the shape
+        self._check_size(min(x.shape[1:]))
         for stage in rest:
             y = stage(y)
-        parts = AdaptivePool((self.pool_size, self.pool_size))(y)
-        return self.head(parts.ravel(), key=key)
+        pooled = AdaptivePool((self.pool_size, self.pool_size))(y)
+        return self.head(pooled.ravel(), key=key)
 
-    def _expect_room(self, side: int) -> None:
-        """Refuses an image too small for the halvings."""
-        stages = len(self.stages)
-        times = side.bit_length() - 1
-        cure = "take fewer widths, or larger images"
-        if times < stages:
+    def _check_size(self, size: int) -> None:
+        """Raises `ValueError` if the image is too small for the stages."""
+        n_stages = len(self.stages)
+        n_halvings = size.bit_length() - 1
+        if n_halvings < n_stages:
             raise ValueError(
-                f"CNN: {side} pixels can be halved {times} times, but there are {stages} stages; "
-                f"{cure}."
+                f"CNN: {size} pixels can be halved {n_halvings} times, but there are {n_stages} "
+                "stages. Use fewer widths, or larger images."
             )
-        if (left := side >> stages) < self.pool_size:
+        if size >> n_stages < self.pool_size:
             raise ValueError(
-                f"CNN: {side} pixels halved {stages} times are {left}, but got "
-                f"places={self.pool_size}; {cure}, or fewer places."
+                f"CNN: expected at least pool_size={self.pool_size} pixels after the stages; got "
+                f"{size >> n_stages}, {size} halved {n_stages} times. Use fewer widths, larger "
+                "images, or a smaller pool_size."
             )
 
 
 class LeNet(eqx.Module):
-    r"""LeNet-5 (§4.2; LeCun et al. 1998): two convolutions of 5 by 5, means of 2 by 2, three dense
-    layers.
+    r"""LeNet-5 (§4.2; LeCun et al. 1998): two 5 by 5 convolutions with 2 by 2 average pooling, and
+    three dense layers.
 
-    It reads images of 28 by 28, at whose edge the first convolution sees zeros, or with
-    `image_size=32` of 32 by 32, and has 61,706 parameters for ten classes of grey images.
+    It reads images of 28 by 28, which the first convolution pads with zeros, or of 32 by 32 with
+    `image_size=32`. It has 61,706 parameters for ten classes of grey images.
 
-    Departs: of 1998 the second convolution read some channels only, the means had weights, and the
-    last layer measured distances; here they are plain.
+    Departs: in 1998 the second convolution read only some of the channels, the pooling had weights,
+    and the last layer computed distances.
 
     >>> LeNet.init(classes=10, key=jr.key(0))(jnp.ones((1, 28, 28))).shape
     (10,)
@@ -142,22 +142,19 @@ class LeNet(eqx.Module):
         initialiser: Initialiser = lecun,
         key: PRNGKeyArray,
     ) -> "LeNet":
-        """Draws the network for images of that many channels and classes."""
+        """Initialises the network."""
         if image_size not in (28, 32):
             raise ValueError(
-                f"LeNet: the images are of side 28 or 32; got side={image_size}. CNN takes others."
+                f"LeNet: image_size must be 28 or 32; got {image_size}. Use CNN for other sizes."
             )
-        if min(classes, channels) < 1:
-            raise ValueError(
-                f"LeNet: all sizes are at least 1; got classes={classes} and channels={channels}."
-            )
+        expect_count("LeNet", classes=classes, channels=channels)
         k1, k2, k3, k4, k5 = jr.split(key, 5)
-        edge = "same" if image_size == 28 else "valid"
+        boundary = "same" if image_size == 28 else "valid"
         conv1 = Convolution.init(
-            channels, 6, (5, 5), boundary=edge, initialiser=initialiser, key=k1
+            channels, 6, (5, 5), boundary=boundary, initialiser=initialiser, key=k1
         )
         conv2 = Convolution.init(6, 16, (5, 5), boundary="valid", initialiser=initialiser, key=k2)
-        found = [
+        features = [
             conv1,
             activation,
             AveragePool((2, 2)),
@@ -173,7 +170,7 @@ class LeNet(eqx.Module):
         ]
         return cls(
             Chain(
-                *found,
+                *features,
                 *dense,
                 activation,
                 Linear.init(84, classes, initialiser=initialiser, key=k5),

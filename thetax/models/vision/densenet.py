@@ -1,9 +1,8 @@
-r"""Densely connected networks for images (§2.4; Huang et al. 2017): each layer reads all that was
-found before it.
+r"""DenseNet (§2.4; Huang et al. 2017): each layer reads the outputs of all earlier layers.
 
-A stage is a chain of $x \mapsto [x, F(x)]$, so that its channels grow by the same number with every
-layer. $F$ is a convolution of 1 by 1, which narrows, and one of 3 by 3, each after a norm and the
-activation; between two stages the channels, the height and the width are halved.
+A stage is a chain of $x \mapsto [x, F(x)]$, so every layer adds the same number of channels. $F$ is
+a 1 by 1 convolution (the bottleneck) and a 3 by 3 convolution, each after a norm and the
+activation. Between stages a transition halves the channels, the height and the width.
 """
 
 from collections.abc import Callable
@@ -13,6 +12,7 @@ import equinox as eqx
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from ...check import expect_count
 from ...layers import (
     AveragePool,
     BatchNorm,
@@ -32,19 +32,18 @@ DEPTHS = {121: (6, 12, 24, 16)}
 
 
 class DenseNet(eqx.Module):
-    r"""A densely connected network: `stem`, `stages` with `transitions` between them, a last norm,
-    and `head`.
+    r"""A DenseNet: `stem`, `stages` with `transitions` between them, a last norm, and `head`.
 
-    `small` is for images of some 32 by 32: its stem is one convolution of 3 by 3, which keeps their
-    size. The norms are those of a batch: `fold(model, xs)` makes them affine, and then one example
-    is enough.
+    With `small=True`, for images of about 32 by 32, the stem is one 3 by 3 convolution that keeps
+    the size. The norms are batch norms; `fold_batch_norm(model, xs)` turns them into affine maps,
+    so that single examples can be evaluated.
 
     >>> net = DenseNet.init(
     ...     (2, 2), classes=10, channels=1, growth_rate=4, small=True, key=jr.key(0)
     ... )
     >>> import jax.numpy as jnp
-    >>> from thetax.layers import fold
-    >>> fold(net, jr.normal(jr.key(1), (8, 1, 8, 8)))(jnp.ones((1, 8, 8))).shape
+    >>> from thetax.layers import fold_batch_norm
+    >>> fold_batch_norm(net, jr.normal(jr.key(1), (8, 1, 8, 8)))(jnp.ones((1, 8, 8))).shape
     (10,)
     """
 
@@ -67,17 +66,14 @@ class DenseNet(eqx.Module):
         initialiser: Initialiser = he,
         key: PRNGKeyArray,
     ) -> "DenseNet":
-        """Draws a network of depth 121, or with so many layers in each stage; a layer adds
-        `growth_rate` channels.
+        """Initialises a DenseNet of depth 121, or with the given number of layers per stage.
+
+        Each layer adds `growth_rate` channels.
         """
-        counts = _planned(layout)
-        if min(classes, channels, growth_rate) < 1:
-            raise ValueError(
-                f"DenseNet: all sizes are at least 1; got classes={classes}, channels={channels}, "
-                f"growth={growth_rate}."
-            )
+        counts = _layers_per_stage(layout)
+        expect_count("DenseNet", classes=classes, channels=channels, growth_rate=growth_rate)
         key_stem, key_head, *keys = jr.split(key, 2 + len(counts))
-        draw = _Draw(normalise, initialiser, growth_rate)
+        builder = _Builder(normalise, initialiser, growth_rate)
         c = 2 * growth_rate
         window, stride = ((3, 3), 1) if small else ((7, 7), 2)
         first = Convolution.init(
@@ -88,15 +84,20 @@ class DenseNet(eqx.Module):
         )
         stages = []
         transitions = []
-        for number, (count, key_stage) in enumerate(zip(counts, keys)):
-            *key_layers, key_between = jr.split(key_stage, count + 1)
+        for i, (count, key_stage) in enumerate(zip(counts, keys)):
+            *key_layers, key_transition = jr.split(key_stage, count + 1)
             stages.append(
-                Chain(*[draw.layer(c + at * growth_rate, key=k) for at, k in enumerate(key_layers)])
+                Chain(
+                    *[builder.layer(c + j * growth_rate, key=k) for j, k in enumerate(key_layers)]
+                )
             )
             c += count * growth_rate
-            if number < len(counts) - 1:
+            if i < len(counts) - 1:
                 transitions.append(
-                    Chain(*draw.bent(c, c // 2, (1, 1), key=key_between), AveragePool((2, 2)))
+                    Chain(
+                        *builder.norm_relu_conv(c, c // 2, (1, 1), key=key_transition),
+                        AveragePool((2, 2)),
+                    )
                 )
                 c //= 2
         head = Linear.init(c, classes, initialiser=lecun, key=key_head)
@@ -109,8 +110,8 @@ class DenseNet(eqx.Module):
         return self.head(global_mean(self.last(x)))
 
 
-def _planned(layout: Any) -> tuple[int, ...]:
-    """How many layers each stage has, if there is such a network."""
+def _layers_per_stage(layout: Any) -> tuple[int, ...]:
+    """The number of layers in each stage."""
     if isinstance(layout, tuple | list):
         counts = tuple(layout)
     elif isinstance(layout, int) and layout in DEPTHS:
@@ -118,24 +119,25 @@ def _planned(layout: Any) -> tuple[int, ...]:
     else:
         known = ", ".join(map(str, DEPTHS))
         raise ValueError(
-            f"DenseNet: the depth is {known}, or a tuple of layers in each stage; got {layout!r}."
+            f"DenseNet: layout must be the depth {known} or a tuple of layers per stage; got "
+            f"{layout!r}."
         )
     if not counts or min(counts) < 1:
-        raise ValueError(f"DenseNet: every stage has at least one layer; got {counts}.")
+        raise ValueError(f"DenseNet: every stage must have at least one layer; got {counts}.")
     return counts
 
 
-class _Draw(NamedTuple):
-    """How the parts of a network are drawn."""
+class _Builder(NamedTuple):
+    """Initialises the parts of a network."""
 
     normalise: Callable[[int], Any]
     initialiser: Initialiser
-    growth: int
+    growth_rate: int
 
-    def bent(
+    def norm_relu_conv(
         self, c: int, m: int, window: tuple[int, int], *, key: PRNGKeyArray
     ) -> tuple[Any, ...]:
-        """A norm, the activation, a convolution."""
+        """A norm, ReLU and a convolution."""
         return (
             self.normalise(c),
             relu,
@@ -144,10 +146,11 @@ class _Draw(NamedTuple):
 
     def layer(self, c: int, *, key: PRNGKeyArray) -> Concat:
         """$x \\mapsto [x, F(x)]$ for `c` channels."""
-        narrow, across = jr.split(key)
-        m = 4 * self.growth
+        key_bottleneck, key_conv = jr.split(key)
+        m = 4 * self.growth_rate
         return Concat(
             Chain(
-                *self.bent(c, m, (1, 1), key=narrow), *self.bent(m, self.growth, (3, 3), key=across)
+                *self.norm_relu_conv(c, m, (1, 1), key=key_bottleneck),
+                *self.norm_relu_conv(m, self.growth_rate, (3, 3), key=key_conv),
             )
         )

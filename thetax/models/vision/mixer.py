@@ -1,14 +1,13 @@
-r"""The MLP-Mixer (lecture 10; Tolstikhin et al. 2021): an image as a table, mixed along its columns
-and along its rows.
+r"""MLP-Mixer (lecture 10; Tolstikhin et al. 2021): MLPs over patches and over channels.
 
-The image is cut into $S$ patches, and each becomes a row of $C$ numbers. A block maps the table $X$
-to $Y$ by
+The image is divided into $S$ patches, each embedded as a row of $C$ channels. A block maps this
+table $X$ to $Y$ by
 
 $$U = X + W_2\, \mathrm{GELU}(W_1\, \mathrm{LN}(X)), \qquad Y = U + \mathrm{GELU}(\mathrm{LN}(U)\,
 W_3)\, W_4 :$$
 
-patches speak to one another by the first map only, which is the same for every column, and the
-second is the same for every row. After the last block the mean of the rows is read.
+The first MLP mixes patches and is shared by all channels; the second mixes channels and is shared
+by all patches. The readout is a linear map of the mean over patches.
 """
 
 from functools import partial
@@ -24,8 +23,7 @@ from ..mlp import MLP
 
 
 class MixerBlock(eqx.Module):
-    r"""$X \mapsto U \mapsto Y$: a network over the patches, the same for every channel; then one
-    over the channels.
+    r"""$X \mapsto U \mapsto Y$: an MLP over the patches, then an MLP over the channels.
 
     >>> import jax.numpy as jnp
     >>> block = MixerBlock.init(4, 3, hidden=(5, 6), key=jr.key(0))
@@ -48,15 +46,13 @@ class MixerBlock(eqx.Module):
         initialiser: Initialiser = glorot,
         key: PRNGKeyArray,
     ) -> "MixerBlock":
-        """Draws a block for `s` patches of `c` channels, with hidden layers of these two widths."""
+        """Initialises a block for `s` patches and `c` channels with two hidden widths."""
         key_tokens, key_channels = jr.split(key)
         tokens = MLP.init(s, hidden[0], s, activation=gelu, initialiser=initialiser, key=key_tokens)
         channels = MLP.init(
             c, hidden[1], c, activation=gelu, initialiser=initialiser, key=key_channels
         )
-        return cls(
-            LayerNorm.init(c, epsilon=1e-6), tokens, LayerNorm.init(c, epsilon=1e-6), channels
-        )
+        return cls(LayerNorm.init(c, eps=1e-6), tokens, LayerNorm.init(c, eps=1e-6), channels)
 
     def __call__(self, X: Float[Array, "s c"]) -> Float[Array, "s c"]:
         U = X + jax.vmap(self.tokens, in_axes=1, out_axes=1)(jax.vmap(self.norm_tokens)(X))
@@ -64,10 +60,9 @@ class MixerBlock(eqx.Module):
 
 
 class Mixer(eqx.Module):
-    r"""Patches, equal blocks, a norm, and the mean read linearly;
-    `Mixer.init(classes=1000, key=key)` is Mixer-B/16.
+    r"""Patch embedding, mixer blocks, a norm, and a linear readout of the mean over patches.
 
-    The blocks are `Stacked`: however many there are, one is compiled.
+    `Mixer.init(classes=1000, key=key)` is Mixer-B/16. The blocks are `Stacked`.
 
     >>> import jax.numpy as jnp
     >>> net = Mixer.init(
@@ -104,17 +99,15 @@ class Mixer(eqx.Module):
         initialiser: Initialiser = glorot,
         key: PRNGKeyArray,
     ) -> "Mixer":
-        """Draws a network of so many blocks, for images of this size; a patch becomes `width`
-        channels.
-        """
+        """Initialises a network of `depth` blocks; each patch is embedded in `width` channels."""
         if depth < 1 or patch_size < 1 or image_size[0] % patch_size or image_size[1] % patch_size:
             raise ValueError(
-                "Mixer: needs at least one block, and patches that tile the image; got "
-                f"depth={depth}, patch={patch_size} and size={image_size}."
+                "Mixer: depth must be >= 1, and patch_size must divide the image_size; got "
+                f"depth={depth}, patch_size={patch_size}, image_size={image_size}."
             )
         if min(classes, channels, width, *image_size, *hidden) < 1:
             raise ValueError(
-                f"Mixer: all sizes are at least 1; got classes={classes}, size={image_size}, "
+                f"Mixer: all sizes must be >= 1; got classes={classes}, image_size={image_size}, "
                 f"channels={channels}, width={width}, hidden={hidden}."
             )
         key_stem, key_blocks, key_head = jr.split(key, 3)
@@ -134,7 +127,7 @@ class Mixer(eqx.Module):
             key=key_blocks,
         )
         head = Linear.init(width, classes, initialiser=lecun, key=key_head)
-        return cls(stem, blocks, LayerNorm.init(width, epsilon=1e-6), head, image_size)
+        return cls(stem, blocks, LayerNorm.init(width, eps=1e-6), head, image_size)
 
     def __call__(self, x: Float[Array, "c h w"]) -> Float[Array, " k"]:
         expect_shape("Mixer", x, (self.stem.W.shape[1], *self.image_size))

@@ -1,9 +1,9 @@
-r"""Residual networks for images (§2.4, §4.2; He et al. 2016): four stages of blocks
-$x \mapsto \varphi(Sx + F(x))$.
+r"""ResNet (§2.4, §4.2; He et al. 2016): four stages of blocks $x \mapsto \varphi(Sx + F(x))$.
 
-From stage to stage there are twice as many channels at half the height and width. $F$ is two
-convolutions of 3 by 3 (depths 18 and 34), or three, of which the first narrows and the last widens
-by four (depth 50); a skip $S$ is a convolution of 1 by 1 where sizes change.
+Each stage has twice as many channels at half the height and width. $F$ is two 3 by 3 convolutions
+(depths 18 and 34), or a bottleneck of three: 1 by 1, 3 by 3, and 1 by 1 with four times as many
+channels (depth 50). The shortcut $S$ is a 1 by 1 convolution where sizes change, otherwise the
+identity.
 """
 
 from collections.abc import Callable
@@ -13,6 +13,7 @@ import equinox as eqx
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from ...check import expect_count
 from ...layers import (
     BatchNorm,
     Chain,
@@ -29,11 +30,11 @@ from ...layers import (
 
 
 class ResNetLayout(NamedTuple):
-    """How many blocks each stage has, and by how much a block widens what it narrowed: 4, or 1 for
-    plain blocks.
+    """The number of blocks per stage, and the expansion of a block: 4 for bottleneck blocks, 1 for
+    basic blocks.
 
-    `downsample_conv` is the index of the convolution with the stride, in a block that widens: 0 as
-    first published, or 1 as has become usual. A plain block uses its first.
+    `downsample_conv` is the index of the strided convolution in a bottleneck block: 0 as first
+    published, or 1 as is usual now. A basic block has the stride in its first convolution.
     """
 
     blocks: tuple[int, ...]
@@ -49,16 +50,16 @@ LAYOUTS = {
 
 
 class ResNet(eqx.Module):
-    r"""A residual network; `stem`, `stages` of blocks, and `head` are chains.
+    r"""A residual network: `stem`, `stages` of blocks, and `head`.
 
-    `small` is for images of some 32 by 32: its stem is one convolution of 3 by 3, which keeps their
-    size. The norms are those of a batch: `fold(model, xs)` makes them affine, and then one example
-    is enough.
+    With `small=True`, for images of about 32 by 32, the stem is one 3 by 3 convolution that keeps
+    the size. The norms are batch norms; `fold_batch_norm(model, xs)` turns them into affine maps,
+    so that single examples can be evaluated.
 
     >>> net = ResNet.init(18, classes=10, channels=1, width=4, small=True, key=jr.key(0))
     >>> import jax.numpy as jnp
-    >>> from thetax.layers import fold
-    >>> fold(net, jr.normal(jr.key(1), (8, 1, 8, 8)))(jnp.ones((1, 8, 8))).shape
+    >>> from thetax.layers import fold_batch_norm
+    >>> fold_batch_norm(net, jr.normal(jr.key(1), (8, 1, 8, 8)))(jnp.ones((1, 8, 8))).shape
     (10,)
     """
 
@@ -79,35 +80,29 @@ class ResNet(eqx.Module):
         initialiser: Initialiser = he,
         key: PRNGKeyArray,
     ) -> "ResNet":
-        """Draws a network of a known depth, 18, 34 or 50, or of a layout; the first stage has
-        `width` channels.
+        """Initialises a ResNet of depth 18, 34 or 50, or of a given layout.
 
-        A tuple of the blocks in each stage is the layout with plain ones.
+        A tuple is the number of basic blocks per stage. The first stage has `width` channels.
         """
-        plan = _planned(layout)
-        if min(classes, channels, width) < 1:
-            raise ValueError(
-                f"ResNet: all sizes are at least 1; got classes={classes}, channels={channels}, "
-                f"width={width}."
-            )
-        key_stem, key_head, *keys = jr.split(key, 2 + len(plan.blocks))
-        draw = _Draw(normalise, initialiser)
+        layout = _check_layout(layout)
+        expect_count("ResNet", classes=classes, channels=channels, width=width)
+        key_stem, key_head, *keys = jr.split(key, 2 + len(layout.blocks))
+        builder = _Builder(normalise, initialiser)
         window, stride = ((3, 3), 1) if small else ((7, 7), 2)
-        shrink = [] if small else [MaxPool((3, 3), (2, 2), "same")]
-        stem = Chain(*draw.convolve(channels, width, window, stride, key=key_stem), relu, *shrink)
+        pool = [] if small else [MaxPool((3, 3), (2, 2), "same")]
+        stem = Chain(*builder.conv_norm(channels, width, window, stride, key=key_stem), relu, *pool)
         stages = []
-        before = width
-        for number, (count, key_stage) in enumerate(zip(plan.blocks, keys)):
-            inner = width * 2**number
+        c = width
+        for i, (count, key_stage) in enumerate(zip(layout.blocks, keys)):
+            inner = width * 2**i
             blocks = []
-            for place, key_block in enumerate(jr.split(key_stage, count)):
-                stride = 2 if number and not place else 1
-                blocks.append(draw.block(before, inner, plan, stride, key=key_block))
-                before = inner * plan.expansion
+            for j, key_block in enumerate(jr.split(key_stage, count)):
+                stride = 2 if i and not j else 1
+                blocks.append(builder.block(c, inner, layout, stride, key=key_block))
+                c = inner * layout.expansion
             stages.append(Chain(*blocks))
-        return cls(
-            stem, tuple(stages), Linear.init(before, classes, initialiser=lecun, key=key_head)
-        )
+        head = Linear.init(c, classes, initialiser=lecun, key=key_head)
+        return cls(stem, tuple(stages), head)
 
     def __call__(self, x: Float[Array, "c h w"]) -> Float[Array, " k"]:
         x = self.stem(x)
@@ -116,39 +111,40 @@ class ResNet(eqx.Module):
         return self.head(global_mean(x))
 
 
-def _planned(layout: Any) -> ResNetLayout:
-    """The layout meant, if there is such a network."""
-    if isinstance(layout, tuple | list):
-        plan = layout if isinstance(layout, ResNetLayout) else ResNetLayout(tuple(layout))
-    elif isinstance(layout, int) and layout in LAYOUTS:
-        plan = LAYOUTS[layout]
+def _check_layout(layout: Any) -> ResNetLayout:
+    """The layout as a `ResNetLayout`; raises `ValueError` if it is invalid."""
+    if isinstance(layout, int) and layout in LAYOUTS:
+        layout = LAYOUTS[layout]
+    elif isinstance(layout, tuple | list):
+        layout = layout if isinstance(layout, ResNetLayout) else ResNetLayout(tuple(layout))
     else:
         raise ValueError(
-            f"ResNet: the depth is one of {', '.join(map(str, LAYOUTS))}, or a ResNetLayout; got "
-            f"{layout!r}."
+            f"ResNet: layout must be a depth ({', '.join(map(str, LAYOUTS))}) or a ResNetLayout; "
+            f"got {layout!r}."
         )
-    if not plan.blocks or min(*plan.blocks, plan.expansion) < 1:
+    if not layout.blocks or min(*layout.blocks, layout.expansion) < 1:
         raise ValueError(
-            f"ResNet: every stage has at least one block, and widen is at least 1; got {plan}."
+            f"ResNet: every stage must have at least one block, and expansion must be >= 1; got "
+            f"{layout}."
         )
-    if plan.downsample_conv not in (0, 1):
+    if layout.downsample_conv not in (0, 1):
         raise ValueError(
-            "ResNet: downsample_conv is 0 or 1, the index of a convolution in its block; got "
-            f"{plan.downsample_conv}."
+            "ResNet: downsample_conv must be 0 or 1, the index of a convolution in its block; got "
+            f"{layout.downsample_conv}."
         )
-    return plan
+    return layout
 
 
-class _Draw(NamedTuple):
-    """How the parts of a network are drawn."""
+class _Builder(NamedTuple):
+    """Initialises the parts of a network."""
 
     normalise: Callable[[int], Any]
     initialiser: Initialiser
 
-    def convolve(
+    def conv_norm(
         self, c: int, m: int, window: tuple[int, int], stride: int, *, key: PRNGKeyArray
     ) -> tuple[Any, Any]:
-        """A convolution, and its norm, which has the offset."""
+        """A convolution without bias, and a norm."""
         return Convolution.init(
             c, m, window, stride=stride, bias=False, initialiser=self.initialiser, key=key
         ), self.normalise(m)
@@ -156,21 +152,23 @@ class _Draw(NamedTuple):
     def block(
         self, c: int, inner: int, layout: ResNetLayout, stride: int, *, key: PRNGKeyArray
     ) -> Chain:
-        """A block of two convolutions, or of three where it widens."""
-        *keys, key_skip = jr.split(key, 4)
+        """A basic block (expansion 1) or a bottleneck block."""
+        *keys, key_shortcut = jr.split(key, 4)
         m = inner * layout.expansion
         first, second = (1, stride) if layout.downsample_conv else (stride, 1)
         if layout.expansion == 1:
-            plan = [(c, m, (3, 3), stride), (m, m, (3, 3), 1)]
+            convolutions = [(c, m, (3, 3), stride), (m, m, (3, 3), 1)]
         else:
-            plan = [
+            convolutions = [
                 (c, inner, (1, 1), first),
                 (inner, inner, (3, 3), second),
                 (inner, m, (1, 1), 1),
             ]
-        bent: list[Any] = []
-        for at, (sizes, key_at) in enumerate(zip(plan, keys)):
-            bent += [*self.convolve(*sizes, key=key_at), *([relu] if at < len(plan) - 1 else [])]
-        same = stride == 1 and c == m
-        skip = None if same else Chain(*self.convolve(c, m, (1, 1), stride, key=key_skip))
-        return Chain(Residual(Chain(*bent), skip), relu)
+        layers: list[Any] = []
+        for i, (sizes, key_conv) in enumerate(zip(convolutions, keys)):
+            layers += self.conv_norm(*sizes, key=key_conv)
+            layers += [relu] if i < len(convolutions) - 1 else []
+        shortcut = None
+        if stride != 1 or c != m:
+            shortcut = Chain(*self.conv_norm(c, m, (1, 1), stride, key=key_shortcut))
+        return Chain(Residual(Chain(*layers), shortcut), relu)

@@ -1,4 +1,4 @@
-"""Where a transformer looks, which words a judgement hangs on, and how the vectors of words lie."""
+"""Figures of attention maps, token saliency and token embeddings."""
 
 from typing import Any
 
@@ -6,42 +6,43 @@ import numpy as np
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from ...explain import AttentionMaps, EmbeddingMap, TokenSaliency
+from ...explain.attribution import AttentionMaps, EmbeddingMap, TokenSaliency
 from ..draw import new_figure, register_drawing
 from ..theme import Theme
 
-LAYERS, HEADS, NAMED, LONGEST = 6, 8, 32, 14  # drawn at most; letters of a name
-ROOM, LETTER = (
-    np.array([340.0, 260.0]),
-    (4.8, 9.0),
-)  # of a map, and of a letter in it: width and height in points
+MAX_LAYERS, MAX_HEADS = 6, 8  # of the attention maps
+MAX_NAMED_TOKENS = 32  # tokens of the rollout
+MAX_BARS = 60  # tokens of the saliency
+MAX_NAME_LENGTH = 14  # characters of a token
+AXES_SIZE = np.array([340.0, 260.0])  # of the embedding map: width and height in points
+CHARACTER_SIZE = 4.8, 9.0  # of a label in it: width and height in points
 
 
-def shaded(values: np.ndarray, theme: Theme, *, most: float = 1.0) -> np.ndarray:
-    """A picture of numbers from 0 up to `most`: clear to blue."""
+def shade(values: np.ndarray, theme: Theme, *, max_value: float = 1.0) -> np.ndarray:
+    """An image of the values, from transparent at 0 to blue at `max_value`."""
     tint = np.broadcast_to(to_rgb(theme.blue), (*values.shape, 3))
-    return np.concatenate([tint, np.clip(values / max(most, 1e-12), 0, 1)[..., None]], axis=-1)
+    return np.concatenate([tint, np.clip(values / max(max_value, 1e-12), 0, 1)[..., None]], axis=-1)
 
 
-def short(name: str) -> str:
-    """A token's name, with its blanks to be seen, and not too long.
+def format_token(name: str) -> str:
+    """A token with visible whitespace, truncated if it is long.
 
-    >>> short(" the"), short("incomprehensibilities")
+    >>> format_token(" the"), format_token("incomprehensibilities")
     ('␣the', 'incomprehensi…')
     """
-    seen = name.replace(" ", "␣").replace("\n", "⏎").replace("\t", "⇥")
-    return seen if len(seen) <= LONGEST else seen[: LONGEST - 1] + "…"
+    text = name.replace(" ", "␣").replace("\n", "⏎").replace("\t", "⇥")
+    return text if len(text) <= MAX_NAME_LENGTH else text[: MAX_NAME_LENGTH - 1] + "…"
 
 
-def spread(count: int, most: int) -> list[int]:
-    """At most so many of them, evenly spread."""
-    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int)).tolist()
+def evenly_spaced(count: int, max_count: int) -> list[int]:
+    """At most `max_count` of the indices from 0 to `count` - 1, evenly spaced."""
+    return np.unique(np.linspace(0, count - 1, min(count, max_count)).round().astype(int)).tolist()
 
 
 @register_drawing(AttentionMaps)
 def _attention_maps(result: AttentionMaps, theme: Theme) -> Figure:
-    layers = spread(len(result.weights), LAYERS)
-    heads = spread(result.weights.shape[1], HEADS)
+    layers = evenly_spaced(len(result.weights), MAX_LAYERS)
+    heads = evenly_spaced(result.weights.shape[1], MAX_HEADS)
     figure = new_figure(0.8 * len(layers) + 3.5)
     parts: Any = figure.subfigures(2, 1, height_ratios=(0.8 * len(layers) + 0.3, 3.2))
     above, below = parts
@@ -51,64 +52,69 @@ def _attention_maps(result: AttentionMaps, theme: Theme) -> Figure:
             axes = panels[i, j]
             shape: Any = "auto" if result.grid is None else "equal"
             axes.imshow(
-                shaded(_drawn(result, layer, head), theme), interpolation="nearest", aspect=shape
+                shade(_map(result, layer, head), theme), interpolation="nearest", aspect=shape
             )
-            bare(axes, theme)
+            _frame(axes, theme)
             if i == 0:
                 axes.set_title(f"head {head + 1}", fontsize=8)
             if j == 0:
                 axes.set_ylabel(f"layer {layer + 1}", fontsize=8)
     left, right = below.subplots(1, 2, width_ratios=(1, 1.5))
-    places = result.places
+    perplexity = result.perplexity
     left.imshow(
-        shaded(places, theme, most=1.5 * len(result.tokens)), interpolation="nearest", aspect="auto"
+        shade(perplexity, theme, max_value=1.5 * len(result.tokens)),
+        interpolation="nearest",
+        aspect="auto",
     )
-    for (i, j), count in np.ndenumerate(places):
-        if places.size <= 96:
+    for (i, j), count in np.ndenumerate(perplexity):
+        if perplexity.size <= 96:
             left.text(j, i, f"{count:.3g}", ha="center", va="center", fontsize=7, color=theme.ink)
     left.set(
-        xlabel="head", ylabel="layer", xticks=range(places.shape[1]), yticks=range(places.shape[0])
+        xlabel="head",
+        ylabel="layer",
+        xticks=range(perplexity.shape[1]),
+        yticks=range(perplexity.shape[0]),
     )
-    left.set_xticklabels([str(j + 1) for j in range(places.shape[1])], fontsize=7)
-    left.set_yticklabels([str(i + 1) for i in range(places.shape[0])], fontsize=7)
+    left.set_xticklabels([str(j + 1) for j in range(perplexity.shape[1])], fontsize=7)
+    left.set_yticklabels([str(i + 1) for i in range(perplexity.shape[0])], fontsize=7)
     left.grid(visible=False)
-    left.set_title("places looked at, of " + str(len(result.tokens)), fontsize=9)
+    left.set_title(f"effective positions, of {len(result.tokens)}", fontsize=9)
     _rollout(right, result, theme)
     return figure
 
 
-def _drawn(result: AttentionMaps, layer: int, head: int) -> np.ndarray:
-    """A head's table, or what the token of the class sees of the image; the greatest weight is
-    1.
+def _map(result: AttentionMaps, layer: int, head: int) -> np.ndarray:
+    """The attention weights of a head, or for images those of the class token on the patches;
+    scaled to a maximum of 1.
     """
-    table = result.weights[layer, head]
-    picture = table if result.grid is None else table[0, 1:].reshape(result.grid)
-    return picture / max(picture.max(), 1e-12)
+    weights = result.weights[layer, head]
+    image = weights if result.grid is None else weights[0, 1:].reshape(result.grid)
+    return image / max(image.max(), 1e-12)
 
 
 def _rollout(axes: Any, result: AttentionMaps, theme: Theme) -> None:
     flow = result.rollout
     if result.grid is not None:
-        picture = flow[0, 1:].reshape(result.grid)
-        axes.imshow(shaded(picture, theme, most=float(picture.max())), interpolation="nearest")
-        bare(axes, theme)
-        axes.set_title("all layers: what arrives at the class", fontsize=9)
+        image = flow[0, 1:].reshape(result.grid)
+        axes.imshow(shade(image, theme, max_value=float(image.max())), interpolation="nearest")
+        _frame(axes, theme)
+        axes.set_title("rollout to the class token", fontsize=9)
         return
-    shown = min(len(flow), NAMED)
+    shown = min(len(flow), MAX_NAMED_TOKENS)
     axes.imshow(
-        shaded(flow[:shown, :shown], theme, most=float(flow.max())),
+        shade(flow[:shown, :shown], theme, max_value=float(flow.max())),
         interpolation="nearest",
         aspect="auto",
     )
-    names = [short(token) for token in result.tokens[:shown]]
+    names = [format_token(token) for token in result.tokens[:shown]]
     axes.set(xticks=range(shown), yticks=range(shown))
     axes.set_xticklabels(names, rotation=90, fontsize=6.5)
     axes.set_yticklabels(names, fontsize=6.5)
     axes.grid(visible=False)
-    axes.set_title("all layers together", fontsize=9)
+    axes.set_title("attention rollout", fontsize=9)
 
 
-def bare(axes: Any, theme: Theme) -> None:
+def _frame(axes: Any, theme: Theme) -> None:
     """A frame without ticks."""
     axes.grid(visible=False)
     axes.set(xticks=[], yticks=[])
@@ -118,47 +124,52 @@ def bare(axes: Any, theme: Theme) -> None:
 
 @register_drawing(TokenSaliency)
 def _token_saliency(result: TokenSaliency, theme: Theme) -> Figure:
-    shown = min(len(result.tokens), 60)
+    shown = min(len(result.tokens), MAX_BARS)
     figure = new_figure(2.6)
     axes = figure.subplots()
-    colours = [theme.blue if owed > 0 else theme.orange for owed in result.owed[:shown]]
-    axes.bar(range(shown), result.size[:shown], color=colours, width=0.8)
-    axes.set(xticks=range(shown), ylabel="slope of the logit", xlim=(-0.7, shown - 0.3))
-    axes.set_xticklabels([short(token) for token in result.tokens[:shown]], rotation=90, fontsize=7)
+    colours = [
+        theme.blue if share > 0 else theme.orange for share in result.gradient_times_input[:shown]
+    ]
+    axes.bar(range(shown), result.gradient_norm[:shown], color=colours, width=0.8)
+    axes.set(xticks=range(shown), ylabel="gradient norm of the logit", xlim=(-0.7, shown - 0.3))
+    axes.set_xticklabels(
+        [format_token(token) for token in result.tokens[:shown]], rotation=90, fontsize=7
+    )
     axes.grid(visible=False, axis="x")
     return figure
 
 
-def apart(points: np.ndarray, names: list[str]) -> np.ndarray:
-    """Which names can be written at their points without touching one before; by the sizes of
-    letters, about.
+def select_labels(points: np.ndarray, names: list[str]) -> np.ndarray:
+    """Which names can be drawn at their points without overlapping an earlier one, by the
+    approximate size of a character.
 
-    >>> apart(np.array([[0.0, 0.0], [0.001, 0.0], [1.0, 1.0]]), ["the", "a", "of"]).tolist()
+    >>> select_labels(np.array([[0.0, 0.0], [0.001, 0.0], [1.0, 1.0]]), ["the", "a", "of"]).tolist()
     [True, False, True]
     """
-    wide = np.maximum(np.ptp(points, axis=0), 1e-12)
-    places = points / wide * ROOM
-    written = np.zeros(len(points), bool)
-    half = np.array([[len(name) * LETTER[0], LETTER[1]] for name in names]).reshape(-1, 2) / 2
+    extent = np.maximum(np.ptp(points, axis=0), 1e-12)
+    centres = points / extent * AXES_SIZE
+    width, height = CHARACTER_SIZE
+    half = np.array([[len(name) * width, height] for name in names]).reshape(-1, 2) / 2
+    labelled = np.zeros(len(points), bool)
     for i in range(len(points)):
-        touch = (np.abs(places - places[i]) < half + half[i]).all(axis=1)
-        written[i] = not (touch & written).any()
-    return written
+        overlap = (np.abs(centres - centres[i]) < half + half[i]).all(axis=1)
+        labelled[i] = not (overlap & labelled).any()
+    return labelled
 
 
 @register_drawing(EmbeddingMap)
 def _embedding_map(result: EmbeddingMap, theme: Theme) -> Figure:
     figure = new_figure(4.6)
     axes = figure.subplots()
-    names = [short(token) for token in result.tokens]
-    written = apart(result.points, names)
-    axes.plot(*result.points[~written].T, "o", markersize=2, color=theme.muted)
-    axes.plot(*result.points[written].T, linestyle="none")
-    for i in np.flatnonzero(written):
-        across, up = result.points[i]
+    names = [format_token(token) for token in result.tokens]
+    labelled = select_labels(result.points, names)
+    axes.plot(*result.points[~labelled].T, "o", markersize=2, color=theme.muted)
+    axes.plot(*result.points[labelled].T, linestyle="none")
+    for i in np.flatnonzero(labelled):
+        x, y = result.points[i]
         axes.text(
-            across,
-            up,
+            x,
+            y,
             names[i],
             fontsize=7,
             ha="center",
@@ -167,7 +178,7 @@ def _embedding_map(result: EmbeddingMap, theme: Theme) -> Figure:
             clip_on=True,
         )
     axes.set(
-        xlabel=f"first direction, {100 * result.share[0]:.0f} % of the variance",
-        ylabel=f"second, {100 * result.share[1]:.0f} %",
+        xlabel=f"first component, {100 * result.explained_variance[0]:.0f} % of the variance",
+        ylabel=f"second component, {100 * result.explained_variance[1]:.0f} %",
     )
     return figure

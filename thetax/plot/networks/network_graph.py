@@ -1,4 +1,4 @@
-"""A network as nodes and edges, the input on the left."""
+"""Figure of a network as a graph of units, with the input on the left."""
 
 from itertools import pairwise
 
@@ -6,22 +6,22 @@ import numpy as np
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
-from ...explain import Wiring
+from ...explain.signal import NetworkGraph
 from ..draw import new_figure, register_drawing
 from ..theme import Theme
 
-MOST = 12  # nodes drawn of a layer; of a wider one the first and the last five, with dots between
+MAX_NODES = 12  # nodes drawn per layer; of a wider layer the first and the last five
 
 
 def _heights(width: int) -> np.ndarray:
-    """Where the nodes of a layer stand, around 0."""
-    if width <= MOST:
+    """The vertical positions of the nodes of a layer, centred at 0."""
+    if width <= MAX_NODES:
         return np.arange(width) - (width - 1) / 2
     return np.concatenate([np.arange(-5, 0) - 0.5, np.arange(1, 6) + 0.5])
 
 
-@register_drawing(Wiring)
-def _wiring(result: Wiring, theme: Theme) -> Figure:
+@register_drawing(NetworkGraph)
+def _network_graph(result: NetworkGraph, theme: Theme) -> Figure:
     columns = [_heights(width) for width in result.widths]
     tall = max(np.ptp(column) for column in columns)
     figure = new_figure(1.3 + 0.26 * (tall + 1))
@@ -42,7 +42,7 @@ def _wiring(result: Wiring, theme: Theme) -> Figure:
         axes.scatter(
             np.full(len(column), x), column, s=70, color=colour, edgecolors=theme.paper, zorder=3
         )
-        if width > MOST:
+        if width > MAX_NODES:
             axes.annotate("⋮", (x, 0), ha="center", va="center", fontsize=14, color=theme.muted)
         axes.annotate(f"{name}\n{width}", (x, -tall / 2 - 0.7), ha="center", va="top", fontsize=9)
     axes.set(xlim=(-0.5, len(columns) - 0.5), ylim=(-tall / 2 - 2.4, tall / 2 + 0.6))

@@ -1,37 +1,38 @@
-"""Learning curves: one panel for each quantity, one line for each role, named where it ends."""
+"""Learning curves: one panel per quantity, one line per data set."""
 
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from ...explain import Curves
+from ...explain.signal import TrainingCurves
 from ..draw import log_axis, new_figure, register_drawing
 from ..theme import Theme
 
+SPLIT_NAMES = {"train": "training", "valid": "validation"}
+QUANTITY_NAMES = {"gradient": "gradient norm"}
 
-@register_drawing(Curves)
-def _curves(result: Curves, theme: Theme) -> Figure:
+
+@register_drawing(TrainingCurves)
+def _curves(result: TrainingCurves, theme: Theme) -> Figure:
     if not result.panels:
-        raise ValueError("draw: the history is empty; there are no curves to draw.")
-    figure = new_figure(0.5 + 1.6 * len(result.panels))
+        raise ValueError("draw: the training history is empty.")
+    figure = new_figure(0.6 + 1.25 * len(result.panels))
     panels = figure.subplots(len(result.panels), 1, sharex=True, squeeze=False)[:, 0]
-    roles = list(dict.fromkeys(role for lines in result.panels.values() for role in lines if role))
-    colours = {"": theme.blue} | dict(
-        zip(roles, theme.lines)
-    )  # a role has one colour in every panel
+    splits = list(dict.fromkeys(name for lines in result.panels.values() for name in lines if name))
+    colours = {"": theme.blue} | dict(zip(splits, theme.lines))  # the same in every panel
     for axes, (quantity, lines) in zip(panels, result.panels.items()):
-        axes.set_title(quantity)
+        axes.set_title(QUANTITY_NAMES.get(quantity, quantity))
         _scale(axes, list(lines.values()))
-        for role, values in lines.items():
+        for split, values in lines.items():
             epochs = np.arange(1, len(values) + 1)
             axes.plot(
                 epochs,
                 values,
-                color=colours[role],
+                color=colours[split],
                 marker="o" if len(values) == 1 else "",
-                label=role,
+                label=SPLIT_NAMES.get(split, split),
             )
-        if len(roles) > 1 and any(lines):
+        if len(splits) > 1 and any(lines):
             axes.legend(
                 frameon=False, loc="best", ncols=4, labelcolor="linecolor", handlelength=1.2
             )
@@ -45,7 +46,7 @@ def _curves(result: Curves, theme: Theme) -> Figure:
 
 
 def _scale(axes, lines) -> None:
-    """Logarithmic where the values are positive and span more than a factor of 20."""
+    """Makes the axis logarithmic if the values are positive and span more than a factor of 20."""
     values = np.concatenate(lines)
     values = values[np.isfinite(values)]
     if values.min() > 0 and values.max() > 20 * values.min():

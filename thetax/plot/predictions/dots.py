@@ -1,6 +1,4 @@
-"""Named numbers as dots on a line, each with its error: a table to be seen. And the features a
-model leans on.
-"""
+"""`DotPlot`: named values with error bars as rows of dots; and permutation importance."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,16 +6,16 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from ...explain import Importance
+from ...explain.predictions import PermutationImportance
 from ..draw import new_figure, register_drawing
 from ..theme import Theme
 
-SHOWN = 15  # features that are drawn
+MAX_FEATURES = 15  # features shown
 
 
 @dataclass(frozen=True)
 class DotColumn:
-    """One measure: the number and its error of each name, and named levels to compare with."""
+    """One quantity: value and error by name, and named vertical lines to compare with."""
 
     x: str
     dots: Mapping[str, tuple[float, float]]
@@ -27,7 +25,7 @@ class DotColumn:
 
 @dataclass(frozen=True, init=False)
 class DotPlot:
-    """Columns side by side, with a line for each name, the first on top.
+    """Columns side by side, with a row per name, the first on top.
 
     >>> table = DotPlot(
     ...     DotColumn(
@@ -46,8 +44,8 @@ class DotPlot:
     def __init__(self, *columns: DotColumn):
         if not columns or any(list(column.dots) != list(columns[0].dots) for column in columns):
             raise ValueError(
-                "DotPlot: give at least one DotColumn; all must have the same names in the same "
-                "order."
+                "DotPlot: expected at least one DotColumn, and the same names in the same order in "
+                "all of them."
             )
         object.__setattr__(self, "columns", columns)
 
@@ -69,11 +67,11 @@ def _column(axes: Any, column: DotColumn, theme: Theme) -> None:
     for row, (value, error) in enumerate(column.dots.values()):
         axes.hlines(row, value - error, value + error, color=theme.blue, alpha=0.45, linewidth=3)
         axes.plot([value], [row], "o", color=theme.blue)
-    for name, place in column.vertical_lines.items():
-        axes.axvline(place, color=theme.orange, linewidth=1.2, linestyle=(0, (4, 3)))
+    for name, position in column.vertical_lines.items():
+        axes.axvline(position, color=theme.orange, linewidth=1.2, linestyle=(0, (4, 3)))
         axes.annotate(
             name,
-            (place, 0.02),
+            (position, 0.02),
             xycoords=("data", "axes fraction"),
             rotation=90,
             fontsize=8.5,
@@ -87,8 +85,8 @@ def _column(axes: Any, column: DotColumn, theme: Theme) -> None:
     axes.tick_params(axis="y", length=0)
 
 
-@register_drawing(Importance)
-def _importance(result: Importance, theme: Theme) -> Figure:
-    chosen = result.order[:SHOWN]
-    dots = {result.features[j]: (float(result.rise[j]), float(result.error[j])) for j in chosen}
-    return _dots(DotPlot(DotColumn("rise of the error when the feature is shuffled", dots)), theme)
+@register_drawing(PermutationImportance)
+def _importance(result: PermutationImportance, theme: Theme) -> Figure:
+    top = result.ranking[:MAX_FEATURES]
+    dots = {result.features[j]: (float(result.increase[j]), float(result.error[j])) for j in top}
+    return _dots(DotPlot(DotColumn("increase of the error when permuted", dots)), theme)

@@ -1,5 +1,5 @@
-"""Forecasts with their intervals against the truth, and how often the truth lies in the interval of
-each level.
+"""Figure of predictions with intervals against the true values, and of the coverage of intervals of
+every level.
 """
 
 from typing import Any
@@ -7,35 +7,35 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from ...explain import Intervals
+from ...explain.predictions import IntervalCoverage
 from ..draw import new_figure, register_drawing
 from ..theme import Theme
 
-LEVEL = 0.95  # of the bars
+LEVEL = 0.95  # of the error bars
 
 
-@register_drawing(Intervals)
-def _intervals(result: Intervals, theme: Theme) -> Figure:
+@register_drawing(IntervalCoverage)
+def _intervals(result: IntervalCoverage, theme: Theme) -> Figure:
     figure = new_figure(3.2)
     left, right = figure.subplots(1, 2)
-    _forecasts(left, result, theme)
+    _predictions(left, result, theme)
     _coverage(right, result, theme)
     return figure
 
 
-def _forecasts(axes: Any, result: Intervals, theme: Theme) -> None:
-    half = result.half(LEVEL)
+def _predictions(axes: Any, result: IntervalCoverage, theme: Theme) -> None:
+    half = result.half_width(LEVEL)
     inside = np.abs(result.truth - result.mean) <= half
-    for chosen, colour, name in (
+    for mask, colour, name in (
         (inside, theme.blue, "inside"),
         (~inside, theme.orange, "outside"),
     ):
-        if chosen.any():
+        if mask.any():
             axes.errorbar(
-                result.truth[chosen],
-                result.mean[chosen],
-                half[chosen],
-                label=f"{name}: {chosen.sum()}",
+                result.truth[mask],
+                result.mean[mask],
+                half[mask],
+                label=f"{name}: {mask.sum()}",
                 fmt="o",
                 color=colour,
                 markersize=2.5,
@@ -44,22 +44,22 @@ def _forecasts(axes: Any, result: Intervals, theme: Theme) -> None:
             )
     ends = [min(result.truth.min(), result.mean.min()), max(result.truth.max(), result.mean.max())]
     axes.plot(ends, ends, color=theme.muted, linewidth=1, linestyle=(0, (4, 3)))
-    axes.set(xlabel="truth", ylabel="forecast", title=f"{100 * LEVEL:g} % intervals")
+    axes.set(xlabel="true value", ylabel="prediction", title=f"{100 * LEVEL:g} % intervals")
     axes.legend(frameon=False, fontsize=8.5, handlelength=0.8)
 
 
-def _coverage(axes: Any, result: Intervals, theme: Theme) -> None:
+def _coverage(axes: Any, result: IntervalCoverage, theme: Theme) -> None:
     p = result.levels
-    spread = 1.96 * result.chance
+    spread = 1.96 * result.coverage_std
     axes.fill_between(p, p - spread, p + spread, color=theme.muted, alpha=0.2, linewidth=0)
     axes.plot([0, 1], [0, 1], color=theme.muted, linewidth=1, linestyle=(0, (4, 3)))
     axes.plot(p, result.coverage, "o-", color=theme.blue, markersize=3.5)
-    axes.annotate("too modest", (0.04, 0.93), color=theme.muted, fontsize=9)
-    axes.annotate("too sure", (0.97, 0.03), color=theme.muted, ha="right", fontsize=9)
+    axes.annotate("underconfident", (0.04, 0.93), color=theme.muted, fontsize=9)
+    axes.annotate("overconfident", (0.97, 0.03), color=theme.muted, ha="right", fontsize=9)
     axes.set(
-        xlabel="level of the interval",
-        ylabel="share inside",
+        xlabel="nominal level",
+        ylabel="coverage",
         xlim=(0, 1),
         ylim=(0, 1.02),
-        title="Calibration",
+        title="Coverage of intervals",
     )

@@ -1,5 +1,5 @@
-"""Linear separation: how far the examples lie from the boundary, and the version space in the
-plane.
+"""Figures of linear separation: signed distances from the hyperplane, and the version space in two
+dimensions.
 """
 
 import numpy as np
@@ -7,11 +7,12 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Wedge
 from matplotlib.ticker import MaxNLocator
 
-from ...explain import Cone, Margins, version_cone
+from ...explain import version_cone
+from ...explain.predictions import Margins, VersionCone
 from ..draw import new_figure, register_drawing
 from ..theme import Theme
 
-LABELLED = 8  # lines up to which each has its number
+MAX_LABELLED = 8  # with more lines only those that bound the cone are numbered
 
 
 @register_drawing(Margins)
@@ -28,11 +29,13 @@ def _margins(result: Margins, theme: Theme) -> Figure:
         label=names,
     )
     axes.axvline(0, color=theme.ink, linewidth=1.2, label="boundary")
-    axes.axvline(result.margin, color=theme.ink, linewidth=1, linestyle=":", label="least distance")
+    axes.axvline(
+        result.margin, color=theme.ink, linewidth=1, linestyle=":", label="smallest distance"
+    )
     wrong = result.distances <= 0
-    told = f"margin {result.margin:.3g}" if result.separated else f"{wrong.sum()} on the wrong side"
-    axes.set_title(told, loc="left")
-    axes.set(xlabel="signed distance from the boundary (right side > 0)", ylabel="examples")
+    title = f"margin {result.margin:.3g}" if result.separated else f"{wrong.sum()} misclassified"
+    axes.set_title(title, loc="left")
+    axes.set(xlabel="signed distance from the hyperplane (> 0: correct)", ylabel="examples")
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     figure.legend(
         *axes.get_legend_handles_labels(),
@@ -45,8 +48,8 @@ def _margins(result: Margins, theme: Theme) -> Figure:
 
 
 def _edges(result: Margins) -> np.ndarray:
-    """Bins from the least distance on, so that no example seems nearer; 0 is an edge where some are
-    wrong.
+    """Bin edges: the first is the smallest distance, and 0 is an edge if some examples are
+    misclassified.
     """
     count = min(40, 5 + len(result.distances) // 10)
     low = result.distances.min()
@@ -56,33 +59,33 @@ def _edges(result: Margins) -> np.ndarray:
     below = np.ceil((start - low) / width)
     above = max(np.ceil((high - start) / width), 1)
     edges = start + width * np.arange(-below, above + 1)
-    edges[0], edges[-1] = (
-        low,
-        max(edges[-1], high),
-    )  # no bar left of the least, and rounding loses no example
+    # no bar starts below the smallest distance, and rounding drops no example
+    edges[0], edges[-1] = low, max(edges[-1], high)
     return edges
 
 
-@register_drawing(Cone)
-def _cone(result: Cone, theme: Theme) -> Figure:
+@register_drawing(VersionCone)
+def _version_cone(result: VersionCone, theme: Theme) -> Figure:
     figure = new_figure(3.9, 4.2)
     axes = figure.subplots()
     n = len(result.normals)
-    shown = range(1, n + 1) if n <= LABELLED else [1, n]  # each wedge within those before it
+    shown = (
+        range(1, n + 1) if n <= MAX_LABELLED else [1, n]
+    )  # each wedge lies within the previous one
     for k in shown:
         part = version_cone(result.normals[:k], np.ones(k))
         if part.fraction > 0:
             ends = np.degrees([part.low, part.high])
-            alpha = 0.75 / n if n <= LABELLED else 0.1 if k == 1 else 0.7
+            alpha = 0.75 / n if n <= MAX_LABELLED else 0.1 if k == 1 else 0.7
             axes.add_patch(Wedge((0, 0), 1, *ends, color=theme.blue, alpha=alpha, linewidth=0))
-    told = range(n) if n <= LABELLED else _walls(result)
+    labelled = range(n) if n <= MAX_LABELLED else _bounding_lines(result)
     for k, (a, b) in enumerate(
         result.normals / np.linalg.norm(result.normals, axis=1, keepdims=True)
     ):
         axes.plot(
-            [-b, b], [a, -a], color=theme.muted, linewidth=1, alpha=1.0 if k in told else 0.25
+            [-b, b], [a, -a], color=theme.muted, linewidth=1, alpha=1.0 if k in labelled else 0.25
         )
-        if k in told:
+        if k in labelled:
             tip = 1.12 * np.array([-b, a]) * (1 if a >= 0 else -1)
             axes.text(
                 tip[0],
@@ -96,13 +99,13 @@ def _cone(result: Cone, theme: Theme) -> Figure:
     axes.set(
         xlim=(-1.25, 1.25), ylim=(-1.25, 1.25), aspect="equal", xlabel=r"$w_1$", ylabel=r"$w_2$"
     )
-    axes.set_title(f"{100 * result.fraction:.3g} % of directions left", loc="left")
+    axes.set_title(f"version space: {100 * result.fraction:.3g} % of directions", loc="left")
     axes.grid(visible=False)
     return figure
 
 
-def _walls(result: Cone) -> list[int]:
-    """The data whose lines bound the cone: those that the two edges are at right angles to."""
+def _bounding_lines(result: VersionCone) -> list[int]:
+    """The examples whose lines bound the cone: they are orthogonal to its two edges."""
     if result.fraction == 0:
         return []
     edges = np.array([[np.cos(angle), np.sin(angle)] for angle in (result.low, result.high)])

@@ -1,4 +1,4 @@
-"""A picture before an attack, what was added to it, and after."""
+"""Figure of an image before and after an attack, and of the perturbation."""
 
 import textwrap
 
@@ -9,22 +9,26 @@ from ...attack import AdversarialExample
 from ..draw import new_figure, register_drawing
 from ..theme import Theme
 
-LONG = 22  # letters of a line
+MAX_NAME_LENGTH = 22  # characters
 
 
 @register_drawing(AdversarialExample)
-def _disguise(result: AdversarialExample, theme: Theme) -> Figure:
+def _adversarial_example(result: AdversarialExample, theme: Theme) -> Figure:
     figure = new_figure(2.1)
-    large = f"{127.5 / result.most:.0f} times enlarged" if result.most else "none"
-    seen = [textwrap.shorten(name, LONG, placeholder="…") for name in result.names]
-    likely = [f"{100 * p:.1f} %" for p in result.probability]
+    factor = (
+        f"amplified {127.5 / result.max_perturbation:.0f} ×" if result.max_perturbation else "none"
+    )
+    names = [
+        textwrap.shorten(name, MAX_NAME_LENGTH, placeholder="…") for name in result.predictions
+    ]
+    probabilities = [f"{100 * p:.1f} %" for p in result.probabilities]
     panels = {
-        f"{seen[0]}\n{likely[0]}": result.before,
-        f"+ at most {result.most}/255\n{large}": result.difference,
-        f"= {seen[1]}\n{likely[1]}": result.after,
+        f"{names[0]}\n{probabilities[0]}": result.original,
+        f"perturbation ≤ {result.max_perturbation}/255\n{factor}": result.perturbation_image,
+        f"{names[1]}\n{probabilities[1]}": result.adversarial,
     }
-    for axes, (title, picture) in zip(figure.subplots(1, 3), panels.items()):
-        axes.imshow(np.moveaxis(picture, 0, -1), interpolation="nearest")
+    for axes, (title, image) in zip(figure.subplots(1, 3), panels.items()):
+        axes.imshow(np.moveaxis(image, 0, -1), interpolation="nearest")
         axes.axis("off")
         axes.set_title(title, fontsize=8.5, pad=4)
     return figure

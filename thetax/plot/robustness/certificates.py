@@ -1,4 +1,4 @@
-"""The share that is proven right within a radius, beside what attacks of some radii leave."""
+"""Figure of certified accuracy against the radius, with the accuracy under attack."""
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -9,36 +9,37 @@ from ..theme import Theme
 
 
 @register_drawing(CertifiedRadii)
-def _certificates(result: CertifiedRadii, theme: Theme) -> Figure:
+def _certified_radii(result: CertifiedRadii, theme: Theme) -> Figure:
     figure = new_figure(3.2)
     axes = figure.subplots()
-    places = np.unique([0.0, *result.radius, result.most])
+    radii = np.unique([0.0, *result.radii, result.max_radius])
     axes.step(
-        places,
-        100 * result.proven(places),
+        radii,
+        100 * result.certified_accuracy(radii),
         where="pre",
         color=theme.blue,
-        label="proven right, smoothed",
+        label="certified accuracy, smoothed",
     )
     axes.plot(
-        result.tried,
-        100 * result.stands,
+        result.attack_radii,
+        100 * result.attack_accuracy,
         "o",
         color=theme.orange,
-        label="right after an attack, not smoothed",
+        label="accuracy under attack, not smoothed",
     )
-    axes.axvline(result.most, color=theme.muted, linewidth=1, linestyle=(0, (4, 3)))
+    axes.axvline(result.max_radius, color=theme.muted, linewidth=1, linestyle=(0, (4, 3)))
     axes.annotate(
-        "most that so many\ndraws can prove",
-        (result.most, 3),
+        "largest radius that this\nnumber of samples can certify",
+        (result.max_radius, 100),
         xytext=(-4, 0),
         textcoords="offset points",
         ha="right",
+        va="top",
         color=theme.muted,
         fontsize=8.5,
     )
     axes.set(
-        xlabel="Euclidean radius", ylabel="images, %", xlim=(0, 1.03 * result.most), ylim=(0, 102)
+        xlabel="L2 radius", ylabel="accuracy (%)", xlim=(0, 1.03 * result.max_radius), ylim=(0, 102)
     )
     axes.legend(frameon=False, fontsize=8.5, loc="lower left")
     return figure

@@ -1,5 +1,5 @@
-"""Figures of theory: approximation, descent, loss landscapes, linear regions, tangent kernels,
-memories.
+"""Figures of theory: approximation, convergence, loss landscapes, linear regions, tangent kernels,
+associative memories.
 """
 
 from . import approximation as approximation

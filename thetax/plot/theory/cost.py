@@ -1,4 +1,4 @@
-"""What a derivative costs: operations counted beside seconds measured."""
+"""Figure of the cost of derivatives: counted FLOPs and measured seconds."""
 
 from collections.abc import Mapping
 
@@ -6,30 +6,31 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ...explain import Cost
+from ...explain.signal import DerivativeCost
 from ..draw import log_axis, new_figure, register_drawing
 from ..theme import Theme
 
 
-@register_drawing(Cost)
-def _cost(result: Cost, theme: Theme) -> Figure:
+@register_drawing(DerivativeCost)
+def _cost(result: DerivativeCost, theme: Theme) -> Figure:
     passes = {
         "value": result.value,
-        "one pass of reverse mode": result.reverse,
-        "one of forward mode": result.forward,
+        "one reverse pass (VJP)": result.reverse,
+        "one forward pass (JVP)": result.forward,
     }
-    bars = {name: found.operations for name, found in passes.items()}
-    whole = {f"all derivatives, {name}": count for name, count in result.jacobian.items()}
-    timed = {name: found.seconds for name, found in passes.items() if np.isfinite(found.seconds)}
+    bars = {name: cost.flops for name, cost in passes.items()}
+    jacobian = {f"whole Jacobian, {name}": count for name, count in result.jacobian_flops.items()}
+    timed = {name: cost.seconds for name, cost in passes.items() if np.isfinite(cost.seconds)}
     figure = new_figure(2.6 + (1.1 if timed else 0))
     above, *rest = np.ravel(
         figure.subplots(1 + bool(timed), 1, height_ratios=(6, 3) if timed else None)
     )
     colours = [theme.blue] * 3 + [theme.orange] * 3
-    _bars(above, bars | whole, colours, "operations")
+    _bars(above, bars | jacobian, colours, "FLOPs")
     for axes in rest:
-        _bars(axes, timed, colours, "seconds, the shortest of several runs")
-    above.set_title(f"numbers in: {result.inputs:,}, out: {result.outputs:,}")
+        _bars(axes, timed, colours, "seconds (fastest of several runs)")
+    n, m = result.n_inputs, result.n_outputs
+    above.set_title(f"{n:,} input{'s' * (n != 1)}, {m:,} output{'s' * (m != 1)}")
     return figure
 
 
@@ -43,10 +44,10 @@ def _bars(axes: Axes, lengths: Mapping[str, float | int], colours: list[str], la
     axes.grid(visible=False, axis="y")
     axes.set_xlabel(label)
     log_axis(axes.xaxis, sizes.min() / 3, sizes.max() * 8)
-    for place, size in zip(row, sizes):
+    for y, size in zip(row, sizes):
         axes.annotate(
             f"{size:.3g}",
-            (size, place),
+            (size, y),
             xytext=(4, 0),
             textcoords="offset points",
             va="center",

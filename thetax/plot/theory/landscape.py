@@ -1,15 +1,15 @@
-"""The curvature of the loss: the density of the Hessian's eigenvalues, and its largest ones."""
+"""Figure of the density of the Hessian's eigenvalues, with the largest ones marked."""
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from ...explain import Curvature, Spectrum
+from ...explain.loss_surface import Curvature, HessianSpectrum
 from ..draw import new_figure, register_drawing
 from ..theme import Theme
 
 
-@register_drawing(Spectrum)
-def _spectrum(result: Spectrum, theme: Theme) -> Figure:
+@register_drawing(HessianSpectrum)
+def _spectrum(result: HessianSpectrum, theme: Theme) -> Figure:
     figure = new_figure(3.5)
     axes = figure.subplots()
     count = np.maximum(result.density * result.parameters, 1e-30)
@@ -19,7 +19,7 @@ def _spectrum(result: Spectrum, theme: Theme) -> Figure:
     )
     axes.plot(result.grid, np.maximum(count, floor), color=theme.blue, linewidth=1.3)
     axes.set(yscale="log", ylim=(floor, 4 * count.max()), xlabel="eigenvalue of the Hessian")
-    axes.set_ylabel("eigenvalues per unit")
+    axes.set_ylabel("eigenvalue density")
     axes.plot(
         result.top,
         np.full(len(result.top), floor * 1.7),
@@ -28,7 +28,9 @@ def _spectrum(result: Spectrum, theme: Theme) -> Figure:
         markersize=12,
         clip_on=False,
     )
-    axes.set_title(f"largest {result.top[0]:.3g}", color=theme.orange, loc="right", fontsize=9.5)
+    axes.set_title(
+        f"largest eigenvalue {result.top[0]:.3g}", color=theme.orange, loc="right", fontsize=9.5
+    )
     return figure
 
 

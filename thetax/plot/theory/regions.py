@@ -1,4 +1,4 @@
-"""Linear regions as polygons, and the decision boundary through them."""
+"""Figures of linear regions as polygons, and of the decision boundary."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -8,15 +8,16 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from ...explain import Boundary, Regions, Window
+from ...explain import InputPlane, LinearRegions
+from ...explain.predictions import DecisionBoundary
 from ..draw import new_figure, register_drawing
 from ..theme import Theme
 
-MANY = 3000  # polygons that are still drawn as shapes; more become a picture
-NAMED = 12  # classes in the legend, and so few examples as are drawn large
-SHOWN = 400  # examples
-LABELLED = 9  # cells that still have room for their patterns
-MORE = (
+MAX_VECTOR_POLYGONS = 3000  # more polygons are rasterised
+MAX_LEGEND = 12  # classes in the legend; and examples that are drawn large
+MAX_EXAMPLES = 400
+MAX_LABELLED = 9  # regions up to which their activation patterns are written in
+EXTRA_COLOURS = (
     "#e6bd00",
     "#00c2d6",
     "#99cc00",
@@ -24,14 +25,12 @@ MORE = (
     "#8a94a0",
     "#4a2fd0",
 )  # yellow, cyan, lime, brown, grey, violet
-NEAR = 0.1  # of the window's longer side: how far from the plane an example may lie
+MAX_DISTANCE = 0.1  # of the shown examples from the plane, relative to its longer side
 
 
 def class_colours(theme: Theme, k: int) -> list[tuple[float, float, float]]:
-    """A colour for each class: the theme's four, six more for ten digits, then mixtures of two of
-    these.
-    """
-    own = [to_rgb(colour) for colour in (*theme.lines, *MORE)]
+    """A colour for each class: the theme's four, six more, then mixtures of two of these."""
+    own = [to_rgb(colour) for colour in (*theme.lines, *EXTRA_COLOURS)]
     mixed = [
         tuple((np.array(own[i]) + 2 * np.array(own[j])) / 3)
         for i in range(10)
@@ -41,27 +40,27 @@ def class_colours(theme: Theme, k: int) -> list[tuple[float, float, float]]:
     return [(own + mixed)[j % (len(own) + len(mixed))] for j in range(k)]
 
 
-@register_drawing(Regions)
-def _regions(result: Regions, theme: Theme) -> Figure:
-    """Each cell in a tint of its own output, or of its pattern where there are several outputs."""
-    figure, axes = _plane(result.window)
+@register_drawing(LinearRegions)
+def _regions(result: LinearRegions, theme: Theme) -> Figure:
+    """Each region coloured by its output, or by its number of active units if there are several."""
+    figure, axes = _plane(result.plane)
     value = np.einsum("pmd,pd->pm", result.A, result.centres) + result.c
-    one = value.shape[1] == 1
-    tint = value[:, 0] if one else result.patterns.sum(axis=1).astype(float)
-    cells = _cells(axes, result, theme, linewidth=0.7)
+    is_scalar = value.shape[1] == 1
+    tint = value[:, 0] if is_scalar else result.patterns.sum(axis=1).astype(float)
+    cells = _draw_regions(axes, result, theme, linewidth=0.7)
     cells.set(array=tint, cmap="cividis", alpha=0.75)
-    bar = figure.colorbar(cells, ax=axes, label="output" if one else "units that are on", pad=0.02)
-    if not one:
+    bar = figure.colorbar(cells, ax=axes, label="output" if is_scalar else "active units", pad=0.02)
+    if not is_scalar:
         bar.locator = MaxNLocator(6, integer=True)
         bar.update_ticks()
     bar.outline.set_visible(False)  # type: ignore[operator]
-    axes.set_title(f"{result.count:,} linear region{'s' if result.count != 1 else ''}")
-    if result.patterns.shape[1] and result.count <= LABELLED:
-        for place, pattern in zip(result.centres, result.patterns):
-            word = "".join(map(str, pattern))
+    axes.set_title(f"{result.n_regions:,} linear region{'s' if result.n_regions != 1 else ''}")
+    if result.patterns.shape[1] and result.n_regions <= MAX_LABELLED:
+        for centre, pattern in zip(result.centres, result.patterns):
+            text = "".join(map(str, pattern))
             axes.annotate(
-                word,
-                place,
+                text,
+                centre,
                 ha="center",
                 va="center",
                 fontsize=9,
@@ -72,26 +71,26 @@ def _regions(result: Regions, theme: Theme) -> Figure:
     return figure
 
 
-@register_drawing(Boundary)
-def _boundary(result: Boundary, theme: Theme) -> Figure:
-    """The class of each point in a soft colour, the cells in thin lines, the border in a strong
-    one, the examples.
+@register_drawing(DecisionBoundary)
+def _decision_boundary(result: DecisionBoundary, theme: Theme) -> Figure:
+    """The predicted class of each point (pale colour), regions (thin lines), decision boundary
+    (thick lines), and examples.
     """
-    figure, axes = _plane(result.window)
+    figure, axes = _plane(result.plane)
     k = max(len(result.classes), int(result.image.max()) + 1)
     colours = class_colours(theme, k)
     extent = (
-        result.window.low[0],
-        result.window.high[0],
-        result.window.low[1],
-        result.window.high[1],
+        result.plane.low[0],
+        result.plane.high[0],
+        result.plane.low[1],
+        result.plane.high[1],
     )
-    soft = ListedColormap([to_rgba(colour, 0.28) for colour in colours])
+    pale = ListedColormap([to_rgba(colour, 0.28) for colour in colours])
     axes.imshow(
         result.image,
         origin="lower",
         extent=extent,
-        cmap=soft,
+        cmap=pale,
         vmin=-0.5,
         vmax=k - 0.5,
         zorder=1,
@@ -99,12 +98,16 @@ def _boundary(result: Boundary, theme: Theme) -> Figure:
         aspect="auto",
     )
     if result.regions is not None:
-        lines = _cells(
-            axes, result.regions, theme, linewidth=0.45 if result.regions.count <= MANY else 0.2
+        lines = _draw_regions(
+            axes,
+            result.regions,
+            theme,
+            linewidth=0.45 if result.regions.n_regions <= MAX_VECTOR_POLYGONS else 0.2,
         )
         lines.set(facecolor="none", zorder=2)
         axes.set_title(
-            f"{result.regions.count:,} linear region{'s' if result.regions.count != 1 else ''}"
+            f"{result.regions.n_regions:,} linear "
+            f"region{'s' if result.regions.n_regions != 1 else ''}"
         )
     if result.regions is not None or len(result.segments):
         border = LineCollection(
@@ -114,7 +117,7 @@ def _boundary(result: Boundary, theme: Theme) -> Figure:
     else:
         middles = [
             low + (np.arange(len(result.image)) + 0.5) / len(result.image) * (high - low)
-            for low, high in zip(result.window.low, result.window.high)
+            for low, high in zip(result.plane.low, result.plane.high)
         ]
         for j in np.unique(result.image)[1:]:  # what separates all but one separates the one
             axes.contour(
@@ -130,7 +133,7 @@ def _boundary(result: Boundary, theme: Theme) -> Figure:
     names = [
         Patch(color=colours[j], label=result.classes[j]) for j in present if j < len(result.classes)
     ]
-    if len(names) <= NAMED:
+    if len(names) <= MAX_LEGEND:
         figure.legend(
             handles=names,
             loc="outside lower center",
@@ -141,54 +144,54 @@ def _boundary(result: Boundary, theme: Theme) -> Figure:
     return figure
 
 
-def _plane(window: Window) -> tuple[Figure, Axes]:
-    across, up = window.high - window.low
-    figure = new_figure(float(np.clip(4.3 * up / across, 3.2, 5.4)))
+def _plane(plane: InputPlane) -> tuple[Figure, Axes]:
+    width, height = plane.high - plane.low
+    figure = new_figure(float(np.clip(4.3 * height / width, 3.2, 5.4)))
     axes = figure.subplots()
-    own = window.origin.shape == (2,) and (window.axes == np.eye(2)).all()
+    is_input_space = plane.origin.shape == (2,) and (plane.axes == np.eye(2)).all()
     names = (
         ("first input", "second input")
-        if own
-        else ("distance along the plane", "distance across it")
+        if is_input_space
+        else ("first coordinate in the plane", "second coordinate in the plane")
     )
     axes.set(xlabel=names[0], ylabel=names[1])
-    axes.set(xlim=(window.low[0], window.high[0]), ylim=(window.low[1], window.high[1]))
+    axes.set(xlim=(plane.low[0], plane.high[0]), ylim=(plane.low[1], plane.high[1]))
     axes.grid(visible=False)
     return figure, axes
 
 
-def _cells(axes: Axes, found: Regions, theme: Theme, *, linewidth: float) -> PolyCollection:
-    many = found.count > MANY
+def _draw_regions(
+    axes: Axes, regions: LinearRegions, theme: Theme, *, linewidth: float
+) -> PolyCollection:
+    rasterized = regions.n_regions > MAX_VECTOR_POLYGONS
     cells = PolyCollection(
-        found.polygons, edgecolors=theme.muted, linewidths=linewidth, rasterized=many
+        regions.polygons, edgecolors=theme.muted, linewidths=linewidth, rasterized=rasterized
     )
     axes.add_collection(cells)
     return cells
 
 
-def _near(result: Boundary) -> np.ndarray:
-    """The examples in the window that lie near the plane, the nearest last; the others would
-    deceive.
-    """
-    low, high = result.window.low, result.window.high
-    near = result.distances <= NEAR * (high - low).max()
-    inside = np.flatnonzero(near & ((result.places >= low) & (result.places <= high)).all(axis=1))
-    return inside[np.argsort(result.distances[inside])[:SHOWN]][::-1]
+def _near(result: DecisionBoundary) -> np.ndarray:
+    """The examples within the view and near the plane, the nearest last."""
+    low, high = result.plane.low, result.plane.high
+    near = result.distances <= MAX_DISTANCE * (high - low).max()
+    inside = np.flatnonzero(near & ((result.points >= low) & (result.points <= high)).all(axis=1))
+    return inside[np.argsort(result.distances[inside])[:MAX_EXAMPLES]][::-1]
 
 
-def _examples(axes: Axes, result: Boundary, colours: list, theme: Theme) -> None:
+def _examples(axes: Axes, result: DecisionBoundary, colours: list, theme: Theme) -> None:
     shown = _near(result)
     if not len(shown):
         return
-    size = 34 if len(shown) <= NAMED else 13
-    on = result.distances[shown] <= 1e-5 * np.abs(result.window.high - result.window.low).max()
+    size = 34 if len(shown) <= MAX_LEGEND else 13
+    on = result.distances[shown] <= 1e-5 * np.abs(result.plane.high - result.plane.low).max()
     away = result.distances[shown] / max(float(result.distances[shown].max()), 1e-30)
     alpha = np.where(on, 1.0, np.clip(0.75 - 0.6 * away, 0.15, 0.75))
     fill = [to_rgba(colours[label], a) for label, a in zip(result.labels[shown], alpha)]
-    large = on & (on.sum() == 3)  # those through which the plane was laid
+    large = on & (on.sum() == 3)  # the three that define the plane
     edges = [to_rgba(theme.ink if big else theme.paper, a) for big, a in zip(large, alpha)]
     axes.scatter(
-        *result.places[shown].T,
+        *result.points[shown].T,
         s=np.where(large, 150, size),
         c=fill,
         edgecolors=edges,

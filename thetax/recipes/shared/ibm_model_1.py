@@ -1,15 +1,15 @@
-r"""A dictionary out of sentence pairs alone: IBM's model 1 (Brown, Della Pietra, Della Pietra &
-Mercer 1993).
+r"""IBM model 1: word translation probabilities from sentence pairs (Brown, Della Pietra, Della
+Pietra & Mercer 1993).
 
-Each word $g_i$ of the target comes from one word $e_j$ of the source, any with the same chance, or
-from none ($e_0$):
+Each word $g_i$ of the target is aligned to a uniformly random word $e_j$ of the source, or to the
+null word $e_0$:
 
 $$p(g_{1:m} \mid e_{1:l}) = \prod_{i=1}^m \frac{1}{l + 1} \sum_{j=0}^l t(g_i \mid e_j).$$
 
-EM knows nothing but which sentences belong together. Its E-step shares each $g_i$ out among the
-words it may come from, $c(g, e) = \sum_{i, j} t(g_i \mid e_j) / \sum_k t(g_i \mid e_k)$, its M-step
-is $t(g \mid e) = c(g, e) / \sum_{g'} c(g', e)$. The likelihood is concave in $t$, so that no start
-is a bad one.
+The E-step of EM computes expected counts,
+$c(g, e) = \sum_{i, j} t(g_i \mid e_j) / \sum_k t(g_i \mid e_k)$, and its M-step is
+$t(g \mid e) = c(g, e) / \sum_{g'} c(g', e)$. The log-likelihood is concave in $t$, so EM converges
+to a global maximum.
 """
 
 import re
@@ -19,99 +19,107 @@ from itertools import chain
 
 import numpy as np
 
-NONE = ""  # the word from which comes what no word of the source explains
+from ...check import expect_count
+
+NULL_WORD = ""
 _WORD = re.compile(r"\w+(?:['’]\w+)*")
 
 
-def words_as_written(text: str) -> list[str]:
-    """The words of a text with their capitals, without its marks.
+def split_words(text: str) -> list[str]:
+    """The words of a text, without punctuation; capitals are kept.
 
-    >>> words_as_written("And he said, What's that?")
+    >>> split_words("And he said, What's that?")
     ['And', 'he', 'said', "What's", 'that']
     """
     return _WORD.findall(text)
 
 
 @dataclass(frozen=True)
-class Dictionary:
-    r"""$\arg\max_g t(g \mid e)$ for each word $e$, that maximum, and $\log p$ a word of the target
-    after each round.
+class IBMModel1:
+    r"""The translation $\arg\max_g t(g \mid e)$ of each word $e$ and its probability, and $\log p$
+    per target word in each iteration.
     """
 
-    meaning: Mapping[str, str]
-    chance: Mapping[str, float]
-    likelihood: tuple[float, ...]
+    translations: Mapping[str, str]
+    probabilities: Mapping[str, float]
+    log_likelihoods: tuple[float, ...]
 
     @classmethod
     def fit(
-        cls, sources: Sequence[str], targets: Sequence[str], *, rounds: int = 5
-    ) -> "Dictionary":
-        """Learns from texts and their translations by so many rounds of EM.
+        cls, sources: Sequence[str], targets: Sequence[str], *, iterations: int = 5
+    ) -> "IBMModel1":
+        """Fits the model to texts and their translations by EM.
 
-        >>> found = Dictionary.fit(
-        ...     ["the house", "the book", "a book"], ["das Haus", "das Buch", "ein Buch"], rounds=20
+        >>> dictionary = IBMModel1.fit(
+        ...     ["the house", "the book", "a book"],
+        ...     ["das Haus", "das Buch", "ein Buch"],
+        ...     iterations=20,
         ... )
-        >>> found.translate("a house")
+        >>> dictionary.translate("a house")
         'ein Haus'
         """
         if len(sources) != len(targets) or not len(sources):
             raise ValueError(
-                f"Dictionary: expected a target for each source, got {len(targets)} for "
-                f"{len(sources)}."
+                f"IBMModel1: expected a target for each source; got {len(targets)} targets for "
+                f"{len(sources)} sources."
             )
-        if rounds < 1:
-            raise ValueError(f"Dictionary: rounds of EM must be at least 1; got {rounds}.")
-        known, sides = zip(*(_numbered(texts) for texts in (sources, targets)))
-        e, g, place, odds = _pairs([np.append(row, len(known[0])) for row in sides[0]], sides[1])
-        pairs, which = np.unique(e * len(known[1]) + g, return_inverse=True)
-        e = pairs // len(known[1])
-        t = np.full(len(pairs), 1 / len(known[1]))
-        told = []
-        for _ in range(rounds):
-            share = t[which]
-            total = np.bincount(place, share)
-            told.append(float(np.mean(np.log(total) - np.log(odds))))
-            count = np.bincount(which, share / total[place])
+        expect_count("IBMModel1", iterations=iterations)
+        source_words, source_rows = _word_indices(sources)
+        target_words, target_rows = _word_indices(targets)
+        null = len(source_words)  # index of the null word
+        e, g, position, n_candidates = _alignments(
+            [np.append(row, null) for row in source_rows], target_rows
+        )
+        pairs, pair = np.unique(e * len(target_words) + g, return_inverse=True)
+        e = pairs // len(target_words)
+        t = np.full(len(pairs), 1 / len(target_words))
+        log_likelihoods = []
+        for _ in range(iterations):
+            p = t[pair]
+            total = np.bincount(position, p)
+            log_likelihoods.append(float(np.mean(np.log(total) - np.log(n_candidates))))
+            count = np.bincount(pair, p / total[position])
             t = count / np.bincount(e, count)[e]
         best = _best(e, t)
-        names = [(*known[0], NONE)[e[at]] for at in best]
-        meaning = {name: known[1][pairs[at] % len(known[1])] for name, at in zip(names, best)}
-        return cls(meaning, {name: float(t[at]) for name, at in zip(names, best)}, tuple(told))
+        words = [(*source_words, NULL_WORD)[e[i]] for i in best]
+        return cls(
+            {word: target_words[pairs[i] % len(target_words)] for word, i in zip(words, best)},
+            {word: float(t[i]) for word, i in zip(words, best)},
+            tuple(log_likelihoods),
+        )
 
     def translate(self, text: str) -> str:
-        """Each word by its likeliest translation, in the order of the source; marks and what is not
-        known stay.
-        """
-        return _WORD.sub(lambda found: self.meaning.get(found[0], found[0]), text)
+        """Replaces each word by its most probable translation; unknown words are kept."""
+        return _WORD.sub(lambda word: self.translations.get(word[0], word[0]), text)
 
 
-def _numbered(texts: Sequence[str]) -> tuple[list[str], list[np.ndarray]]:
-    """All words, in the order of the alphabet, and each text in their numbers."""
-    rows = [words_as_written(str(text)) for text in texts]
+def _word_indices(texts: Sequence[str]) -> tuple[list[str], list[np.ndarray]]:
+    """The vocabulary in alphabetical order, and the word indices of each text."""
+    rows = [split_words(str(text)) for text in texts]
     if not all(rows):
         raise ValueError(
-            f"Dictionary: text {next(i for i, row in enumerate(rows) if not row)} has no words; "
+            f"IBMModel1: text {next(i for i, row in enumerate(rows) if not row)} has no words; "
             "leave it out."
         )
-    known, numbers = np.unique(np.array(list(chain.from_iterable(rows))), return_inverse=True)
-    return known.tolist(), np.split(numbers, np.cumsum([len(row) for row in rows])[:-1])
+    words, indices = np.unique(np.array(list(chain.from_iterable(rows))), return_inverse=True)
+    return words.tolist(), np.split(indices, np.cumsum([len(row) for row in rows])[:-1])
 
 
-def _pairs(
+def _alignments(
     sources: Sequence[np.ndarray], targets: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Every word of a source with every word of its target: their numbers, and which of all the
-    words of targets it is; and how many words each of these may come from.
+    """All pairs of a source word and a target word of the same sentences: the two word indices and
+    the position of the target word among all; and for each position its number of pairs.
     """
     sizes = np.array([len(row) for row in sources])
     lengths = np.array([len(row) for row in targets])
-    odds = np.repeat(sizes, lengths)
+    n_candidates = np.repeat(sizes, lengths)
     e = np.concatenate([np.tile(source, len(target)) for source, target in zip(sources, targets)])
-    place = np.repeat(np.arange(lengths.sum()), odds)
-    return e, np.concatenate(targets)[place], place, odds
+    position = np.repeat(np.arange(lengths.sum()), n_candidates)
+    return e, np.concatenate(targets)[position], position, n_candidates
 
 
 def _best(e: np.ndarray, t: np.ndarray) -> np.ndarray:
-    """Of each run of equal numbers `e` the place of the largest `t`, the first of equals."""
+    """For each distinct `e` the index of the largest `t`, the first of equals."""
     order = np.lexsort((-t, e))
     return order[np.unique(e[order], return_index=True)[1]]

@@ -1,6 +1,4 @@
-"""Pictures by convolutions (§4.2): a small network for digits and clothes, and a residual one, for
-photographs too.
-"""
+"""Data and training settings of the recipes for convolutional networks (§4.2)."""
 
 from typing import Any
 
@@ -12,67 +10,77 @@ from jaxtyping import PRNGKeyArray
 from ... import data as stored
 from ...core import Batch, Objective
 from ...data.augment import Augmentation, chain, cutout, flip, shift
-from ...layers import fold
-from ...train import Fit
+from ...layers import fold_batch_norm
+from ...train import FitResult
 from ...train.loop.fit import CALIBRATION
 from ..engine.job import Job
 from ..engine.outcome import Outcome
-from .classify import percent_wrong
+from .classifier import test_error_percent
 
-HELD_OUT = 1 / 12  # of the training images, for validation: 5,000 of MNIST's
-MIRRORED = ("fashion-mnist", "cifar-10")  # the digits are not: a mirrored 3 is no digit
-WARM = 0.2  # of the steps, in which the rate of a residual network rises
+VALID_FRACTION = 1 / 12  # of the training images: 5,000 of MNIST
+FLIPPED = ("fashion-mnist", "cifar-10")  # not the digits: a mirrored 3 is not a digit
+WARMUP_FRACTION = 0.2  # of the steps of a residual network
 
 
-def pictures(job: Job, name: str) -> stored.Data:
-    """A set of pictures, `n c h w`."""
-    job.say(f"loading {name}")
+def load_images(job: Job, name: str) -> stored.Data:
+    """A dataset of images `n c h w`."""
+    job.note(f"loading {name}")
     full = stored.load(name)
     assert full.test is not None
-    coloured = lambda part: (part[0][:, None] if part[0].ndim == 3 else part[0], part[1])
-    return full._replace(train=coloured(full.train), test=coloured(full.test))
+    with_channels = lambda xs, ys: (xs[:, None] if xs.ndim == 3 else xs, ys)
+    return full._replace(train=with_channels(*full.train), test=with_channels(*full.test))
 
 
-def otherwise(name: str, *, pixels: int, hole: int = 0) -> Augmentation:
-    """How the pictures of a set may be seen and stay what they are."""
-    mirrored = [flip()] if name in MIRRORED else []
-    hidden = [] if hole == 0 else [cutout(size=hole)]
-    return chain(shift(pixels=pixels), *mirrored, *hidden)
+def image_augmentation(name: str, *, max_shift: int, cutout_size: int = 0) -> Augmentation:
+    """Random shifts, flips (except of digits) and cutout."""
+    flips = [flip()] if name in FLIPPED else []
+    cutouts = [] if cutout_size == 0 else [cutout(size=cutout_size)]
+    return chain(shift(pixels=max_shift), *flips, *cutouts)
 
 
-def folded(model: Any, train: Batch) -> Any:
-    """The network with its norms as the affine maps they are on some training pictures, for one
-    picture at a time.
+def fold_norms(model: Any, train: Batch) -> Any:
+    """The network with batch norms replaced by the affine maps that they are on some training
+    images, so that it can be applied to a single image.
     """
-    return jax.jit(fold)(model, jnp.asarray(train[0][:CALIBRATION]))  # they lie in random order
+    return jax.jit(fold_batch_norm)(model, jnp.asarray(train[0][:CALIBRATION]))  # a random sample
 
 
-def _nesterov(rate: float, steps: int) -> optax.GradientTransformation:
-    warm = max(1, round(WARM * steps))
-    schedule = optax.warmup_cosine_decay_schedule(0.0, rate, warm, max(warm + 1, steps))
+def nesterov(learning_rate: float, steps: int) -> optax.GradientTransformation:
+    """SGD with Nesterov momentum, linear warmup and cosine decay of the learning rate."""
+    warmup = max(1, round(WARMUP_FRACTION * steps))
+    schedule = optax.warmup_cosine_decay_schedule(
+        0.0, learning_rate, warmup, max(warmup + 1, steps)
+    )
     return optax.sgd(schedule, momentum=0.9, nesterov=True)
 
 
-def _parts(job: Job, name: str, *, key: PRNGKeyArray) -> tuple[Batch, Batch, stored.Data]:
-    full = pictures(job, name)
-    return *stored.split(full.train, 1 - HELD_OUT, key=key, by=full.train[1]), full
+def split_images(job: Job, name: str, *, key: PRNGKeyArray) -> tuple[Batch, Batch, stored.Data]:
+    """Training and validation images, and the whole dataset."""
+    full = load_images(job, name)
+    return *stored.split(full.train, 1 - VALID_FRACTION, key=key, stratify=full.train[1]), full
 
 
-def _outcome(
-    name: str, found: Fit, train: Batch, full: stored.Data, objective: Objective, decay: float = 0.0
+def image_outcome(
+    name: str,
+    result: FitResult,
+    train: Batch,
+    full: stored.Data,
+    objective: Objective,
+    weight_decay: float = 0.0,
 ) -> Outcome:
-    model = folded(found.model, train)
-    table = {name: {"test error %": percent_wrong(model, full.test)}}
+    """The outcome of a fit to images, with batch norms folded."""
+    model = fold_norms(result.model, train)
+    table = {name: {"test error %": test_error_percent(model, full.test)}}
     return Outcome(
-        model,
-        train,
-        full.test,
-        objective,
-        found.history,
-        full.classes,
-        table,
-        found.reason,
-        found.seconds,
-        decay,
-        start=folded(found.start, train),
+        model=model,
+        train=train,
+        test=full.test,
+        objective=objective,
+        history=result.history,
+        classes=full.classes,
+        table=table,
+        reason=result.reason,
+        seconds=result.seconds,
+        decay=weight_decay,
+        start=fold_norms(result.start, train),
     )

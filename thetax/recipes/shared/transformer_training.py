@@ -1,6 +1,4 @@
-"""What the recipes of transformers share: how they are descended, and how they are judged token by
-token.
-"""
+"""Optimisers, learning rate schedules and evaluation of the recipes for transformers."""
 
 import math
 from typing import Any
@@ -10,99 +8,92 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int
 
-from ...core import Batch, Scalar, wide
+from ...core import Batch, Scalar, upcast
 from ...layers import Initialiser, Stacked, gaussian
+from ...serialise import recorded
 from ...train import log_loss, per_token
 from ...train.objectives.loss import Loss
 
-CLIP = 1.0  # the longest gradient
-BLOCK = 32  # examples whose logits are held at once while a model is judged
+MAX_GRADIENT_NORM = 1.0
+EVALUATION_BLOCK = 32  # examples evaluated at once
 
 
-def narrow(width: int) -> Initialiser:
-    """The law of the weights of a narrow network; with 0.02, as of a wide one, it looks at nothing
-    for long.
+def width_scaled(width: int) -> Initialiser:
+    """Initialiser of a narrow transformer: standard deviation one over the root of the width.
+
+    With the 0.02 of wide transformers its attention stays uniform for many steps.
     """
     return gaussian(1 / math.sqrt(width))
 
 
-def matrices(model: Any) -> Any:
-    """True for the matrices among the parameters, those of stacked layers too; false for offsets
-    and gains.
+def matrix_mask(model: Any) -> Any:
+    """True for weight matrices, in stacked layers too; false for biases and gains.
 
     >>> import jax.random as jr
     >>> from functools import partial
     >>> from thetax.layers import Linear
-    >>> matrices(Stacked.init(partial(Linear.init, 3, 3), 5, key=jr.key(0))).layers.b
+    >>> matrix_mask(Stacked.init(partial(Linear.init, 3, 3), 5, key=jr.key(0))).layers.b
     False
     """
     stacked = lambda node: isinstance(node, Stacked)
-    told = lambda node: jax.tree.map(lambda leaf: leaf.ndim > (2 if stacked(node) else 1), node)
-    return jax.tree.map(told, model, is_leaf=stacked)
+    mask = lambda node: jax.tree.map(lambda leaf: leaf.ndim > (2 if stacked(node) else 1), node)
+    return jax.tree.map(mask, model, is_leaf=stacked)
 
 
-def decayed_adam(
-    rate: optax.Schedule, *, decay: float, late: float = 0.999
+def adamw_on_matrices(
+    learning_rate: optax.Schedule, *, weight_decay: float, beta2: float = 0.999
 ) -> optax.GradientTransformation:
-    r"""Adam with $\beta_2$ = `late` on gradients of bounded length, and decay of the matrices
-    alone.
-    """
-    adam = optax.adamw(rate, b2=late, weight_decay=decay, mask=matrices)
-    return optax.chain(optax.clip_by_global_norm(CLIP), adam)
+    """AdamW with gradient clipping and weight decay on weight matrices only."""
+    adam = optax.adamw(learning_rate, b2=beta2, weight_decay=weight_decay, mask=matrix_mask)
+    return optax.chain(optax.clip_by_global_norm(MAX_GRADIENT_NORM), adam)
 
 
-def warm_cosine(rate: float, steps: int, *, warm: float) -> optax.Schedule:
-    """Up to `rate` in a line over the share `warm` of the steps, then down to zero along a
-    cosine.
-    """
-    rise = max(1, round(warm * steps))
-    return optax.warmup_cosine_decay_schedule(0.0, rate, rise, max(rise + 1, steps))
+def warmup_cosine(learning_rate: float, steps: int, *, warmup: float) -> optax.Schedule:
+    """Linear warmup over a fraction `warmup` of the steps, then cosine decay to zero."""
+    n = max(1, round(warmup * steps))
+    return optax.warmup_cosine_decay_schedule(0.0, learning_rate, n, max(n + 1, steps))
 
 
-def warm_root(rate: float, *, warm: int) -> optax.Schedule:
-    r"""$\eta\, \min(n / w, \sqrt{w / n})$ in step $n$: up in a line for $w$ steps, then down
-    (Vaswani et al. 2017).
+def inverse_sqrt_schedule(learning_rate: float, *, warmup_steps: int) -> optax.Schedule:
+    r"""$\eta\, \min(n / w, \sqrt{w / n})$ in step $n$: linear warmup over $w$ steps, then
+    decay (Vaswani et al. 2017).
 
-    >>> [round(float(warm_root(1.0, warm=4)(n)), 3) for n in (0, 1, 3, 15)]
+    >>> [round(float(inverse_sqrt_schedule(1.0, warmup_steps=4)(n)), 3) for n in (0, 1, 3, 15)]
     [0.25, 0.5, 1.0, 0.5]
     """
 
     def schedule(count):
         n = jnp.asarray(count, jnp.float32) + 1
-        return rate * jnp.minimum(n / warm, jnp.sqrt(warm / n))
+        return learning_rate * jnp.minimum(n / warmup_steps, jnp.sqrt(warmup_steps / n))
 
     return schedule
 
 
-def smooth_log_loss(strength: float) -> Loss:
-    r"""The loss under labels $(1 - \epsilon) e_y + \frac{\epsilon}{k} 1$, without making them
-    (§8.8).
+@recorded
+def label_smoothed_log_loss(strength: float) -> Loss:
+    r"""The log loss of smoothed labels $(1 - \epsilon) e_y + \frac{\epsilon}{k} 1$ (§8.8).
 
-    >>> round(float(smooth_log_loss(0.2)(jnp.array([5.0, 0.0]), jnp.array(0))), 4)
+    >>> round(float(label_smoothed_log_loss(0.2)(jnp.array([5.0, 0.0]), jnp.array(0))), 4)
     0.5067
     """
     if not 0 <= strength < 1:
-        raise ValueError(
-            f"smoothing is a share of the label, from 0 on and less than 1; got {strength}."
-        )
+        raise ValueError(f"label_smoothed_log_loss: strength must lie in [0, 1); got {strength}.")
 
     def loss(logits: Float[Array, " k"], y: Int[Array, ""]) -> Scalar:
-        z = wide(logits)
-        even = jax.nn.logsumexp(z) - z.mean()
-        return (1 - strength) * log_loss(logits, y) + strength * even
+        z = upcast(logits)
+        uniform = jax.nn.logsumexp(z) - z.mean()
+        return (1 - strength) * log_loss(logits, y) + strength * uniform
 
     return loss
 
 
-def token_loss(model: Any, batch: Batch, *, key: Any = None) -> Scalar:
-    """`token_cross_entropy` a few examples at a time, for logits of a whole set over many tokens
-    would not fit.
-    """
-    xs, ys = batch
-    there = (ys >= 0).sum(axis=1).astype(jnp.float32)
-    judged = per_token(log_loss)
+def blockwise_token_cross_entropy(model: Any, batch: Batch, *, key: Any = None) -> Scalar:
+    """`token_cross_entropy` in blocks of examples, to save the memory of the logits."""
+    n_targets = (batch[1] >= 0).sum(axis=1).astype(jnp.float32)
+    objective = per_token(log_loss)
 
-    def one(item):
-        return judged(model, jax.tree.map(lambda a: a[None], item))
+    def loss(example):
+        return objective(model, jax.tree.map(lambda a: a[None], example))
 
-    return jax.lax.map(one, (xs, ys), batch_size=BLOCK) @ there / jnp.maximum(there.sum(), 1)
+    losses = jax.lax.map(loss, batch, batch_size=EVALUATION_BLOCK)
+    return losses @ n_targets / jnp.maximum(n_targets.sum(), 1)

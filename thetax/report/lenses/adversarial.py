@@ -1,5 +1,5 @@
-"""Lenses on what recipes of attacks found: a picture that fools a network, and how far around
-images one is proven.
+"""Lenses on the results of attack recipes: an adversarial example, and certified accuracy by
+randomised smoothing.
 """
 
 from ... import attack, certify
@@ -8,31 +8,35 @@ from ..registry import format_percent, lens
 
 
 def _changed(result: attack.AdversarialExample) -> dict[str, str]:
-    seen = (f"{name}, {format_percent(p)}" for name, p in zip(result.names, result.probability))
-    return dict(zip(("before", "after"), seen)) | {
-        "largest change of a pixel": f"{result.most}/255"
+    predictions = (
+        f"{name}, {format_percent(p)}" for name, p in zip(result.predictions, result.probabilities)
+    )
+    return dict(zip(("before", "after"), predictions)) | {
+        "largest pixel change": f"{result.max_perturbation}/255"
     }
 
 
 @lens(
-    "The picture that fools it",
-    says="A photograph as it was, what was added to it, enlarged until it can be seen, and the "
-    "sum, with what the network takes each for.",
+    "Adversarial example",
+    description="A photograph, the adversarial perturbation (amplified to be visible), and their "
+    "sum. Above each image stand the predicted class and its probability.",
     applies=lambda outcome: isinstance(outcome.measured, attack.AdversarialExample),
-    tells=_changed,
+    metrics=_changed,
 )
 def _disguise(outcome: Outcome) -> attack.AdversarialExample:
     return outcome.measured
 
 
 @lens(
-    "Proven right within a radius",
-    says="The share of the test images that the smoothed network names rightly, and provably still "
-    "does after any change of at most that Euclidean length, but for a small probability at each. "
-    "Dots are what an attack leaves of the network without smoothing: it is measured, not proven.",
+    "Certified accuracy by randomised smoothing",
+    description="Certified accuracy of the smoothed classifier against the L2 radius: the share of "
+    "test images that it classifies correctly, with a certificate that no perturbation within the "
+    "radius changes that (up to a small failure probability per image). The dots are the accuracy "
+    "of the network without smoothing under an attack of that radius: measured, not certified.",
     applies=lambda outcome: isinstance(outcome.measured, certify.CertifiedRadii),
-    tells=lambda result: {
-        f"within {r:g}": format_percent(float(result.proven(r))) for r in (0.0, *result.tried)
+    metrics=lambda result: {
+        f"accuracy at radius {r:g}": format_percent(float(result.certified_accuracy(r)))
+        for r in (0.0, *result.attack_radii)
     },
 )
 def _certificates(outcome: Outcome) -> certify.CertifiedRadii:

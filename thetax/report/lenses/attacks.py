@@ -1,5 +1,5 @@
-"""Lenses on attacks: how far inputs must be moved to be taken for something else, and whether that
-can be believed.
+"""Lenses on adversarial attacks: robust accuracy, distance to the decision boundary, the least
+robust examples, and whether gradients are masked.
 """
 
 import weakref
@@ -22,46 +22,42 @@ from ...attack import (
 from ...attack.robustness import check_logits
 from ...certify import RobustnessCurves, certified_radii
 from ...core import Batch, apply, predict
-from ...explain import operations
+from ...explain import count_flops
 from ...layers import Chain
-from ...recipes.attack import both_logits
+from ...recipes.attack import binary_logits
 from ...recipes.engine.outcome import Outcome
 from ...threat import L2, Linf
 from ..registry import MIN_EXAMPLES, LensUnavailable, format_percent, is_classifier, lens, subsample
 
 MAX_EXAMPLES = 200  # test examples, at most
-MAX_SHOWN = 6  # of the most fragile
-PGD_STEPS, EPS_TRIALS = 20, 8  # of an ascent, and of balls that are tried
-CERTIFICATE_TRIALS = {"linear": 8, "interval": 14}  # that are tried to be certified
-MAX_SEARCH_OPERATIONS, MAX_LINEAR_BOUND_OPERATIONS = (
-    5e11,
-    1e11,
-)  # operations of a search and of bounds by lines, on a CPU: some seconds
-LINEAR_PRIMITIVES = "dot_general", "conv_general_dilated", "add"  # all else may bend
-ACCELERATOR_SPEEDUP = 100  # times as many on an accelerator
-CERTIFICATE_MARGIN = 1.25  # of the distance found: where certificates are begun to be looked for
+MAX_SHOWN = 6  # least robust examples shown
+PGD_STEPS, EPS_TRIALS = 20, 8  # steps of an attack, and radii tried per example
+CERTIFICATE_TRIALS = {"linear": 8, "interval": 14}  # radii tried per certificate
+MAX_ATTACK_OPERATIONS = 5e11  # operations of the attacks on a CPU: some seconds
+MAX_LINEAR_BOUND_OPERATIONS = 1e11  # operations of the linear bounds on a CPU
+LINEAR_PRIMITIVES = "dot_general", "conv_general_dilated", "add"  # all others may be nonlinear
+ACCELERATOR_SPEEDUP = 100  # times as many operations are allowed on an accelerator
+CERTIFICATE_MARGIN = 1.25  # certificates are searched for up to this multiple of the distance found
 VERDICT_TEXTS = {
-    "smooth": "smooth: the gradient shows the way",
-    "jagged": "jagged: the gradient misleads",
-    "hidden": "gradients are hidden: the loss rises at random as well, or nowhere",
+    "smooth": "smooth: gradient attacks can be trusted",
+    "jagged": "jagged: gradients mislead attacks",
+    "hidden": "gradient masking: the loss rises as much in a random direction, or nowhere",
 }
 NORMS = {"Linf": Linf, "L2": L2}
 
 
-class Searched(NamedTuple):
-    """A classifier, the examples that were attacked, the range of inputs, and what was found in
-    each norm.
-    """
+class AttackedExamples(NamedTuple):
+    """A classifier, the attacked examples, the input range, and the distances found per norm."""
 
     model: Any
     data: Batch
     box: tuple[float, float]
-    found: dict[str, BoundaryDistances]
+    distances: dict[str, BoundaryDistances]
 
 
 def attackable(outcome: Outcome) -> bool:
-    """Whether it tells classes of inputs of floating-point numbers apart, by a logit a class or by
-    one for two.
+    """Whether the model classifies float inputs, with one logit per class (or one for two
+    classes).
     """
     if not is_classifier(outcome) or not (
         isinstance(outcome.test, tuple) and len(outcome.test) == 2
@@ -85,103 +81,102 @@ def attackable(outcome: Outcome) -> bool:
 
 
 def _box(outcome: Outcome, xs: Any) -> tuple[float, float]:
-    """From the least to the largest number that inputs have, as pixels go from 0 to 1."""
+    """The input range: from the smallest to the largest value in the data, e.g. 0 to 1 for
+    pixels.
+    """
     parts = [np.asarray(part) for part in (outcome.train[0], xs)]
     low = min(float(part.min()) for part in parts)
     high = max(float(part.max()) for part in parts)
     if not high > low:
         raise LensUnavailable(
-            "all its inputs are one number, so that there is no range to move them in."
+            "all inputs have the same value, so there is no input range to perturb them in."
         )
     return low, high
 
 
+def _budget(max_operations: float) -> float:
+    """The operations allowed on this machine, given those allowed on a CPU."""
+    return max_operations * (1 if jax.default_backend() == "cpu" else ACCELERATOR_SPEEDUP)
+
+
 def _examples(model: Any, data: Batch) -> Batch:
-    """As many test examples as the searches can be afforded for."""
+    """As many test examples as the attacks can be run on in a few seconds."""
     try:
-        each = sum(operations(predict, model, data[0][:1]).values())
-    except ValueError:  # a loop whose length is not known
+        each = sum(count_flops(predict, model, data[0][:1]).values())
+    except ValueError:  # a while loop of unknown length
         return subsample(data, MIN_EXAMPLES)
-    looks = len(NORMS) * 3 * PGD_STEPS * (EPS_TRIALS + 4)  # a gradient is as dear as three answers
-    count = int(
-        MAX_SEARCH_OPERATIONS
-        * (1 if jax.default_backend() == "cpu" else ACCELERATOR_SPEEDUP)
-        / (looks * max(each, 1))
-    )
+    # A gradient costs about three forward passes.
+    forward_passes = len(NORMS) * 3 * PGD_STEPS * (EPS_TRIALS + 4)
+    count = int(_budget(MAX_ATTACK_OPERATIONS) / (forward_passes * max(each, 1)))
     if count < MIN_EXAMPLES:
         raise LensUnavailable(
-            f"on this machine an attack on {MIN_EXAMPLES} examples would take too long; look on an "
-            "accelerator."
+            f"attacking {MIN_EXAMPLES} examples would take too long on this machine; run thetax "
+            "look on an accelerator."
         )
     return subsample(data, min(MAX_EXAMPLES, count))
 
 
-_last: list[
-    Any
-] = []  # a weak reference to an outcome, and what was found: three lenses look at one search
+# A weak reference to the last outcome and its attack results, which several lenses share.
+_cached: list[Any] = []
 
 
-def searched(outcome: Outcome) -> Searched:
-    """The nearest wrong inputs to some test examples, in each norm."""
-    if _last and _last[0]() is outcome:
-        return _last[1]
+def attack_examples(outcome: Outcome) -> AttackedExamples:
+    """Attacks some test examples in each norm: the nearest misclassified inputs found."""
+    if _cached and _cached[0]() is outcome:
+        return _cached[1]
     k = len(outcome.classes)
     out = jax.eval_shape(lambda x: apply(outcome.model, x), outcome.test[0][0])
-    model = outcome.model if out.shape == (k,) else Chain(outcome.model, both_logits)
+    model = outcome.model if out.shape == (k,) else Chain(outcome.model, binary_logits)
     xs, _ = data = _examples(model, outcome.test)
     try:
         check_logits("look", model, jnp.asarray(xs))
     except ValueError as reason:
         raise LensUnavailable(str(reason).removeprefix("look: ")) from None
     box = _box(outcome, xs)
-    found = {
-        name: boundary_distance(model, data, norm, box=box, steps=PGD_STEPS, rounds=EPS_TRIALS)
+    distances = {
+        name: boundary_distance(
+            model, data, norm, box=box, steps=PGD_STEPS, binary_search_steps=EPS_TRIALS
+        )
         for name, norm in NORMS.items()
     }
-    seen = Searched(model, data, box, found)
-    _last[:] = [weakref.ref(outcome), seen]
-    return seen
+    attacked = AttackedExamples(model, data, box, distances)
+    _cached[:] = [weakref.ref(outcome), attacked]
+    return attacked
 
 
-def _certified(seen: Searched) -> tuple[dict[str, np.ndarray], str]:
-    """The certified radii in each norm, by lines where these can be afforded, and how they were
-    found.
+def _certified(attacked: AttackedExamples) -> tuple[dict[str, np.ndarray], str]:
+    """The certified radii in each norm and the method: linear bounds (CROWN) where they are
+    affordable, interval bounds otherwise.
     """
-    xs, _ = seen.data
+    xs, _ = attacked.data
     try:
-        each = operations(predict, seen.model, xs[:1])
-        bends = sum(count for name, count in each.items() if name not in LINEAR_PRIMITIVES)
-        dear = len(NORMS) * CERTIFICATE_TRIALS["linear"] * len(xs) * bends * sum(each.values())
-        bounds = (
-            "linear"
-            if dear
-            < MAX_LINEAR_BOUND_OPERATIONS
-            * (1 if jax.default_backend() == "cpu" else ACCELERATOR_SPEEDUP)
-            else "interval"
-        )
+        each = count_flops(predict, attacked.model, xs[:1])
+        nonlinear = sum(count for name, count in each.items() if name not in LINEAR_PRIMITIVES)
+        cost = len(NORMS) * CERTIFICATE_TRIALS["linear"] * len(xs) * nonlinear * sum(each.values())
+        bounds = "linear" if cost < _budget(MAX_LINEAR_BOUND_OPERATIONS) else "interval"
         radii = {
             name: certified_radii(
-                seen.model,
-                seen.data,
+                attacked.model,
+                attacked.data,
                 NORMS[name],
-                box=seen.box,
+                box=attacked.box,
                 bounds=bounds,
-                rounds=CERTIFICATE_TRIALS[bounds],
-                most=_most(found.distance),
+                binary_search_steps=CERTIFICATE_TRIALS[bounds],
+                max_radius=_max_radius(result.distances),
             )
-            for name, found in seen.found.items()
+            for name, result in attacked.distances.items()
         }
     except ValueError as reason:
         return {}, str(reason).partition(". ")[0]
     return (
         radii,
-        "by lines through every bend" if bounds == "linear" else "by intervals, which are wide",
+        "linear bounds (CROWN)" if bounds == "linear" else "interval bounds, which are loose",
     )
 
 
-def _most(distance: np.ndarray) -> np.ndarray:
-    """Where certificates are looked for: a little beyond the distances found, so that a false one
-    would show.
+def _max_radius(distance: np.ndarray) -> np.ndarray:
+    """The largest radius at which a certificate is tried: a little beyond the distance found, so
+    that a wrong certificate would show.
     """
     finite = distance[np.isfinite(distance)]
     return CERTIFICATE_MARGIN * np.where(
@@ -189,156 +184,162 @@ def _most(distance: np.ndarray) -> np.ndarray:
     )
 
 
-def _stands(result: RobustnessCurves) -> dict[str, str]:
+def _accuracy_metrics(result: RobustnessCurves) -> dict[str, str]:
     n = len(next(iter(result.distances.values())))
     first = next(iter(result.distances))
-    told = {
-        "examples": f"{n} of the test set, {format_percent(float(result.empirical(first, 0.0)))} "
-        "right as they are"
+    metrics = {
+        "examples": f"{n} of the test set, "
+        f"{format_percent(float(result.empirical_accuracy(first, 0.0)))} classified correctly "
+        "without an attack"
     }
     for norm, distances in result.distances.items():
         right = distances[distances > 0]
         if not (right.size and np.isfinite(np.median(right))):
             continue
-        r = _plain(float(np.median(right)) / 2)
-        said = f"{format_percent(float(result.empirical(norm, r)))} stand against the attack"
-        proof = (
-            f", {format_percent(float(result.proven(norm, r)))} are proven to stand"
+        r = _one_digit(float(np.median(right)) / 2)
+        text = f"{format_percent(float(result.empirical_accuracy(norm, r)))} correct under attack"
+        certificate = (
+            f", {format_percent(float(result.certified_accuracy(norm, r)))} certified"
             if norm in result.radii
             else ""
         )
-        told[f"{norm}, radius {r:.2g}"] = said + proof
+        metrics[f"{norm}, radius {r:.2g}"] = text + certificate
     if not result.radii:
-        return told | {"nothing proven": result.bounds}
+        return metrics | {"no certificate": result.method}
     proven = [
         f"{norm} {np.median(radii[result.distances[norm] > 0]):.2g}"
         for norm, radii in result.radii.items()
     ]
-    return told | {"proven": f"{result.bounds}; median radius of those right: {', '.join(proven)}"}
+    return metrics | {
+        "certified": f"{result.method}; median radius of correct examples: {', '.join(proven)}"
+    }
 
 
-def _plain(number: float) -> float:
-    """In one or two figures that are said easily."""
+def _one_digit(number: float) -> float:
+    """Rounds to one significant digit."""
     return float(f"{number:.1g}") if number > 0 else 0.0
 
 
 @lens(
-    "Attacks: accuracy against the radius",
-    says="The share of test examples that stays right when inputs may be changed by so much: each "
-    "number of an input by at most the radius (Linf), or all together by a change of this length "
-    "(L2), within the range of the inputs. Blue is what a search by gradients left standing, and "
-    "another attack may leave less; green is proven against every attack, by bounds on all that "
-    "the network can put out. The truth lies in between, in grey.",
+    "Adversarial attacks: robust accuracy",
+    description="Robust accuracy on the test set against the perturbation radius, in the Linf and "
+    "L2 norms and within the range of the inputs. Blue is the accuracy under a gradient attack, an "
+    "upper bound: a stronger attack may lower it. Green is the certified accuracy, a lower bound "
+    "that holds against every attack. The true robust accuracy lies in the grey area between them.",
     applies=attackable,
-    tells=_stands,
+    metrics=_accuracy_metrics,
 )
 def _curves(outcome: Outcome) -> RobustnessCurves:
-    seen = searched(outcome)
-    radii, bounds = _certified(seen)
+    attacked = attack_examples(outcome)
+    radii, bounds = _certified(attacked)
     return RobustnessCurves(
-        {name: found.distance for name, found in seen.found.items()}, radii, bounds
+        {name: result.distances for name, result in attacked.distances.items()}, radii, bounds
     )
 
 
-def _near(result: DistancesByNorm) -> dict[str, str]:
+def _distance_metrics(result: DistancesByNorm) -> dict[str, str]:
     first = next(iter(result.by_norm.values()))
     right = first[first > 0]
-    told = {"examples": f"{len(right)} that are right, of {len(first)}"}
+    metrics = {"examples": f"{len(right)} classified correctly, of {len(first)}"}
     for norm, distances in result.by_norm.items():
-        found = distances[(distances > 0) & np.isfinite(distances)]
-        if found.size:
-            told[f"{norm}"] = (
-                f"median {result.median(norm):.3g}, nearest {found.min():.2g}, farthest "
-                f"{found.max():.3g}"
+        finite = distances[(distances > 0) & np.isfinite(distances)]
+        if finite.size:
+            metrics[f"{norm}"] = (
+                f"median {result.median(norm):.3g}, smallest {finite.min():.2g}, largest "
+                f"{finite.max():.3g}"
             )
-        if missed := int(np.isinf(distances).sum()):
-            told[f"{norm}, nothing found"] = f"for {missed}"
-    return told
+        if n_failed := int(np.isinf(distances).sum()):
+            metrics[f"{norm}, attack failed"] = f"on {n_failed}"
+    return metrics
 
 
 @lens(
-    "Attacks: distance to the nearest wrong input",
-    says="How far each test example that is right is from the nearest input that the network takes "
-    "for another class, as found by a search: the largest change of any number (Linf), and the "
-    "length of the change (L2). The nearest there is can only be nearer. Many examples close to 0 "
-    "are many that hardly anybody could tell from their wrong neighbours.",
+    "Adversarial attacks: distance to the decision boundary",
+    description="Distances from correctly classified test examples to the nearest misclassified "
+    "input that an attack found, in the Linf norm (largest change of any feature) and the L2 norm "
+    "(Euclidean length of the change). They are upper bounds: the true distance can only be "
+    "smaller. Many examples close to 0 mean that imperceptible changes suffice to fool the "
+    "network.",
     applies=attackable,
-    tells=_near,
+    metrics=_distance_metrics,
 )
 def _distances(outcome: Outcome) -> DistancesByNorm:
     return DistancesByNorm(
-        {name: found.distance for name, found in searched(outcome).found.items()}
+        {name: result.distances for name, result in attack_examples(outcome).distances.items()}
     )
 
 
-def _moved(result: LeastRobust) -> dict[str, str]:
-    if not len(result.index):
+def _least_robust_metrics(result: LeastRobust) -> dict[str, str]:
+    if not len(result.indices):
         return {
-            "fragile examples": "none: all are wrong as they are, or nothing was found near them"
+            "least robust examples": "none: all are misclassified already, or no attack succeeded"
         }
-    i, found = 0, result.found
-    first, then = (result.classes[guess] for guess in found.guess[:, i])
+    examples = result.examples
+    before, after = (result.class_names[label] for label in examples.predictions[:, 0])
     return {
-        "most fragile": f"{first} taken for {then} after a change of length "
-        f"{found.distance[i]:.2g}",
-        "beside the length of the input": format_percent(
-            found.distance[i] / max(np.linalg.norm(found.x[i]), 1e-12)
+        "least robust": f"{before} classified as {after} after a change of L2 norm "
+        f"{examples.distances[0]:.2g}",
+        "relative to the norm of the input": format_percent(
+            examples.distances[0] / max(np.linalg.norm(examples.xs[0]), 1e-12)
         ),
     }
 
 
 @lens(
-    "Attacks: the most fragile examples",
-    says=f"The {MAX_SHOWN} right test examples with the least change, by length, that the search "
-    "found to make them wrong, the most fragile first: each before and after, under what the "
-    "network takes it for and how sure it is, and the change itself, under its length and enlarged "
-    "by one factor for all. Blue was added, orange taken away. Of rows of features the numbers "
-    "that change most are shown.",
+    "Adversarial attacks: least robust examples",
+    description=f"The {MAX_SHOWN} correctly classified test examples that the smallest L2 "
+    "perturbation turns into mistakes, least robust first. Each is shown before and after the "
+    "attack, with the predicted class and its probability, and the perturbation, with its norm, "
+    "amplified by the same factor for all: blue was added, orange subtracted. For tabular data the "
+    "features that change most are shown.",
     applies=attackable,
-    tells=_moved,
+    metrics=_least_robust_metrics,
 )
-def _fragile(outcome: Outcome) -> LeastRobust:
-    found = searched(outcome).found["L2"]
+def _least_robust(outcome: Outcome) -> LeastRobust:
+    distances = attack_examples(outcome).distances["L2"]
     return least_robust(
-        found, "L2", count=MAX_SHOWN, classes=outcome.classes, features=outcome.features
+        distances,
+        "L2",
+        n_examples=MAX_SHOWN,
+        class_names=outcome.classes,
+        feature_names=outcome.features,
     )
 
 
-def _bent(result: LossSurface) -> dict[str, str]:
-    along, across = result.rises
-    middle = len(result.steps) // 2
+def _loss_surface_metrics(result: LossSurface) -> dict[str, str]:
+    along_gradient, along_random = result.increases
+    middle = len(result.offsets) // 2
     return {
-        "radius": f"{result.radius:.3g}, where the search found the nearest wrong input",
-        "loss": f"{result.losses[middle, middle]:.3g} at the example, with a gradient of length "
-        f"{result.slope:.3g}",
-        "rises within the radius": f"by {along:.3g} along the gradient, by {across:.3g} along the "
-        "random direction",
-        "steadiness": f"{result.steady:.2f}",
+        "radius": f"{result.radius:.3g}, the distance of the nearest misclassified input found",
+        "loss": f"{result.losses[middle, middle]:.3g} at the example, gradient norm "
+        f"{result.gradient_norm:.3g}",
+        "increase of the loss within the radius": f"{along_gradient:.3g} along the gradient, "
+        f"{along_random:.3g} along the random direction",
+        "monotonicity along the gradient": f"{result.smoothness:.2f}",
         "verdict": VERDICT_TEXTS[result.verdict],
     }
 
 
 @lens(
-    "Attacks: the loss around an example",
-    says="The loss around the right test example of median distance, along its gradient in the "
-    "input and along a random direction, inputs out of range among them. The darker, the larger; "
-    "beyond the orange line the class is wrong; the dashed circle is the radius, and so is the "
-    "shade. Attacks follow the gradient, and can be believed where the loss rises steadily along "
-    "it, and more than at random; steadiness is 1 where it only rises. Where it is flat, jagged, "
-    "or rises as much at random, gradients are hidden: an attack that fails then proves nothing.",
+    "Adversarial attacks: loss surface and gradient masking",
+    description="The loss around a correctly classified test example (the one of median distance), "
+    "along its input gradient and along a random direction. Darker is larger; beyond the orange "
+    "line the example is misclassified; the dashed circle and the shaded band mark the radius. "
+    "Gradient attacks can be trusted where the loss rises steadily along the gradient "
+    "(monotonicity 1) and more than in a random direction. Where it is flat, jagged, or rises as "
+    "much at random, gradients are masked, and a failed attack proves nothing.",
     applies=attackable,
-    tells=_bent,
+    metrics=_loss_surface_metrics,
 )
-def _surface(outcome: Outcome) -> LossSurface:
-    seen = searched(outcome)
-    distance = seen.found["L2"].distance
+def _loss_surface(outcome: Outcome) -> LossSurface:
+    attacked = attack_examples(outcome)
+    distance = attacked.distances["L2"].distances
     right = np.flatnonzero((distance > 0) & np.isfinite(distance))
     if not right.size:
         raise LensUnavailable(
-            "no example that is right was moved across a boundary, so that there is no radius to "
-            "look at."
+            "no attack on a correctly classified example succeeded, so there is no radius to plot."
         )
     at = right[np.argsort(distance[right], kind="stable")[len(right) // 2]]
-    x = jnp.asarray(seen.data[0][at])
-    y = jnp.asarray(seen.data[1][at])
-    return loss_surface(seen.model, x, y, radius=float(distance[at]), key=jr.key(0))
+    x = jnp.asarray(attacked.data[0][at])
+    y = jnp.asarray(attacked.data[1][at])
+    return loss_surface(attacked.model, x, y, radius=float(distance[at]), key=jr.key(0))

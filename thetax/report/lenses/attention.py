@@ -1,6 +1,4 @@
-"""Lenses on transformers: where they look, which words a judgement hangs on, and how the vectors of
-words lie.
-"""
+"""Lenses on transformers: attention maps, token saliency, token embeddings."""
 
 from dataclasses import replace
 from typing import Any
@@ -12,19 +10,17 @@ from ... import explain
 from ...recipes.engine.outcome import Outcome
 from ..registry import lens
 
-MAX_TOKENS = 128  # tokens of a text that is looked at
-MAX_EMBEDDINGS = 150  # tokens whose vectors are drawn
+MAX_TOKENS = 128  # tokens of the example shown
+MAX_EMBEDDINGS = 150  # tokens whose embeddings are drawn
 
 
-def looks(outcome: Outcome) -> bool:
-    """Whether the model attends to one sequence, and of how it does that all weights can be
-    held.
-    """
-    return explain.attends_to_itself(outcome.model)
+def has_attention(outcome: Outcome) -> bool:
+    """Whether the model has self-attention whose weights can be computed."""
+    return explain.has_self_attention(outcome.model)
 
 
-def first(outcome: Outcome) -> Any:
-    """The first test example, cut if it is a long text."""
+def first_example(outcome: Outcome) -> Any:
+    """The first test example; a long text is truncated."""
     x = jax.tree.map(lambda a: a[0], outcome.test[0])
     tokens = x[0] if isinstance(x, tuple) else x
     return (
@@ -32,68 +28,68 @@ def first(outcome: Outcome) -> Any:
     )
 
 
-def _gaze(result: explain.AttentionMaps) -> dict[str, str]:
-    places = result.places
+def _attention_metrics(result: explain.attribution.AttentionMaps) -> dict[str, str]:
+    places = result.perplexity
     widest, narrowest = (np.unravel_index(f(places), places.shape) for f in (np.argmax, np.argmin))
-    called = lambda at: f"layer {at[0] + 1}, head {at[1] + 1}: {places[at]:.3g} places"
+    describe = lambda at: f"layer {at[0] + 1}, head {at[1] + 1}: {places[at]:.3g} positions"
     return {
-        "looks at, on average": f"{places.mean():.3g} of {len(result.tokens)} places at once",
-        "most widely": called(widest),
-        "most narrowly": called(narrowest),
+        "effective number of positions attended to": f"{places.mean():.3g} of {len(result.tokens)} "
+        "on average",
+        "broadest head": describe(widest),
+        "sharpest head": describe(narrowest),
     }
 
 
 @lens(
-    "Attention",
-    says="Where the heads look on the first test example: a row of a table is a token, and its "
-    "shades, darkest for the largest weight, are what it looks at; of an image, what the token of "
-    "the class looks at. Below, at how many places each head looks at once (the exponential of the "
-    "entropy of its weights), and what flows through all layers together, half of each layer "
-    "passing by its heads (rollout).",
-    applies=looks,
-    tells=_gaze,
+    "Attention maps",
+    description="Attention weights of each layer and head on the first test example. Each row is a "
+    "query token, and the shade shows its weight on each key token (for images: the weights of the "
+    "class token on the patches). Below left, the effective number of positions each head attends "
+    "to (the exponential of the entropy of its weights); below right, attention rollout, which "
+    "combines all layers and gives half of each layer to the residual connection.",
+    applies=has_attention,
+    metrics=_attention_metrics,
 )
-def _attention(outcome: Outcome) -> explain.AttentionMaps:
-    return explain.attention_maps(outcome.model, first(outcome), names=outcome.tokens)
+def _attention(outcome: Outcome) -> explain.attribution.AttentionMaps:
+    return explain.attention_maps(outcome.model, first_example(outcome), vocab=outcome.tokens)
 
 
-def reads(outcome: Outcome) -> bool:
-    """Whether it reads named tokens and says something about them that has a name."""
+def reads_tokens(outcome: Outcome) -> bool:
+    """Whether the model maps named tokens to named classes or tokens."""
     return (
-        looks(outcome)
+        has_attention(outcome)
         and bool(outcome.tokens)
         and bool(outcome.classes)
-        and explain.has_table(outcome.model)
+        and explain.has_embedding(outcome.model)
     )
 
 
 @lens(
-    "What the judgement hangs on",
-    says="How steeply the likeliest logit changes with the vector of each token of the first test "
-    "example; at the last place, if the model speaks at every one, or in the middle, if it is "
-    "asked about some. Blue tokens speak for it, orange ones against.",
-    applies=reads,
-    tells=lambda result: {"the logit of": result.about},
+    "Token saliency",
+    description="Gradient norm of the predicted logit with respect to each token embedding of the "
+    "first test example; taken at the last position if the model predicts at every position, or at "
+    "the middle one of those that have a target. Blue tokens support the prediction (positive "
+    "gradient × input), orange ones oppose it.",
+    applies=reads_tokens,
+    metrics=lambda result: {"logit of": result.predicted},
 )
-def _saliency(outcome: Outcome) -> explain.TokenSaliency:
-    x = first(outcome)
-    place = asked(outcome)
-    found = explain.token_saliency(
-        outcome.model, x, names=outcome.tokens, classes=outcome.classes, place=place
+def _saliency(outcome: Outcome) -> explain.attribution.TokenSaliency:
+    x = first_example(outcome)
+    position = target_position(outcome)
+    saliency = explain.token_saliency(
+        outcome.model, x, vocab=outcome.tokens, classes=outcome.classes, position=position
     )
-    return (
-        found
-        if place is None
-        else replace(found, about=f"{found.about}, at {found.tokens[place]!r}")
-    )
+    if position is None:
+        return saliency
+    return replace(saliency, predicted=f"{saliency.predicted}, at {saliency.tokens[position]!r}")
 
 
-def asked(outcome: Outcome) -> int | None:
-    """The middle one of the places of the first test example with a target, if some have none; no
-    place otherwise.
+def target_position(outcome: Outcome) -> int | None:
+    """The middle position with a target in the first test example, if some positions have none;
+    None otherwise.
     """
     y = np.asarray(outcome.test[1])[0]
-    x = first(outcome)
+    x = first_example(outcome)
     there = np.asarray(x[0] if isinstance(x, tuple) else x) >= 0
     if y.shape != there.shape or (y[there] >= 0).all() or not (y[there] >= 0).any():
         return None
@@ -102,17 +98,17 @@ def asked(outcome: Outcome) -> int | None:
 
 
 @lens(
-    "Vectors of the tokens",
-    says=f"The vectors of the {MAX_EMBEDDINGS} commonest tokens of the test set, from the side "
-    "from which they differ most. Where two names would touch, that of the commoner token is "
-    "written.",
-    applies=lambda outcome: bool(outcome.tokens) and explain.has_table(outcome.model),
-    tells=lambda result: {"in view": f"{100 * result.share.sum():.0f} % of the variance"},
+    "Token embeddings",
+    description=f"The embeddings of the {MAX_EMBEDDINGS} most frequent tokens of the test set, "
+    "projected on their first two principal components. Nearby tokens have similar embeddings. "
+    "Where two labels would overlap, only the more frequent token is labelled.",
+    applies=lambda outcome: bool(outcome.tokens) and explain.has_embedding(outcome.model),
+    metrics=lambda result: {"explained variance": f"{100 * result.explained_variance.sum():.0f} %"},
 )
-def _vectors(outcome: Outcome) -> explain.EmbeddingMap:
+def _embeddings(outcome: Outcome) -> explain.attribution.EmbeddingMap:
     tokens = np.asarray(jax.tree.leaves(outcome.test[0])[0]).ravel()
     counts = np.bincount(tokens[tokens >= 0], minlength=len(outcome.tokens))[: len(outcome.tokens)]
     common = np.argsort(-counts, kind="stable")[:MAX_EMBEDDINGS]
     return explain.embedding_map(
-        outcome.model, names=outcome.tokens, which=common[counts[common] > 0].tolist()
+        outcome.model, vocab=outcome.tokens, indices=common[counts[common] > 0].tolist()
     )

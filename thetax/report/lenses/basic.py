@@ -1,9 +1,9 @@
-"""The lenses of a report. To add one, write a function of an `Outcome` here and put `@lens(...)` on
-it.
+"""The lenses that apply to most models: training, mistakes, calibration, weights, activations,
+gradients, curvature.
 
-The function returns a result; `thetax.plot.draw` must know how to draw it. `tells` gives the
-numbers a reader wants in words, `rows` a table, both optional. The model comes with its batch norms
-folded.
+To add a lens, write a function of an `Outcome` and decorate it with `@lens(...)`. It returns a
+result that `thetax.plot.draw` can draw. The optional `metrics` turn the result into named numbers,
+and `rows` into a table. The model comes with its batch norms folded.
 """
 
 from typing import Any
@@ -16,6 +16,7 @@ from ... import explain
 from ...core import Batch, predict
 from ...layers import Attention
 from ...models import BERTPretraining
+from ...plot.networks.training import QUANTITY_NAMES, SPLIT_NAMES
 from ...recipes.engine.outcome import Outcome
 from ..registry import (
     CPU_REFUSAL_OPERATIONS,
@@ -27,82 +28,86 @@ from ..registry import (
     MAX_MATRIX_CLASSES,
     MIN_EXAMPLES,
     LensUnavailable,
-    _targets,
     format_percent,
     is_classifier,
     lens,
     subsample,
+    targets_per_example,
 )
 from .examples import example_rows
 
 
-def _last(result: explain.Curves) -> dict[str, str]:
-    told = {"epochs": str(result.epochs)}
+def _final_metrics(result: explain.signal.TrainingCurves) -> dict[str, str]:
+    metrics = {"epochs": str(result.epochs)}
     for quantity, lines in result.panels.items():
-        for role, values in lines.items():
-            told[f"last {role} {quantity}".replace("  ", " ")] = f"{values[-1]:.4g}"
-    return told
+        for split, values in lines.items():
+            words = "final", SPLIT_NAMES.get(split, split), QUANTITY_NAMES.get(quantity, quantity)
+            metrics[" ".join(filter(None, words))] = f"{values[-1]:.4g}"
+    return metrics
 
 
 @lens(
     "Learning curves",
-    says="How the numbers of the fit moved from epoch to epoch. A validation curve that turns "
-    "upwards while the training curve still falls is over-fitting.",
-    applies=lambda outcome: bool(explain.curves(outcome.history).panels),
-    tells=_last,
+    description="Loss and metrics after each epoch of training. A validation loss that rises while "
+    "the training loss still falls is a sign of overfitting.",
+    applies=lambda outcome: bool(explain.training_curves(outcome.history).panels),
+    metrics=_final_metrics,
 )
-def _curves(outcome: Outcome) -> explain.Curves:
-    return explain.curves(outcome.history)
+def _curves(outcome: Outcome) -> explain.signal.TrainingCurves:
+    return explain.training_curves(outcome.history)
 
 
-def _confused(result: explain.Confusion) -> dict[str, str]:
+def _confusion_metrics(result: explain.predictions.ConfusionMatrix) -> dict[str, str]:
     off = np.where(np.eye(len(result.classes), dtype=bool), 0, result.counts)
-    truth, guess = np.unravel_index(off.argmax(), off.shape)
+    truth, predicted = np.unravel_index(off.argmax(), off.shape)
     hardest = int(np.nanargmax(result.errors))
-    told = {"test error": f"{format_percent(result.error)} of {result.counts.sum():,}"}
+    metrics = {"test error": f"{format_percent(result.error)} of {result.counts.sum():,}"}
     if off.any():
-        told["hardest class"] = (
+        metrics["class with the highest error"] = (
             f"{result.classes[hardest]} ({format_percent(result.errors[hardest])} wrong)"
         )
         often = "once" if off.max() == 1 else f"{off.max():,} times"
-        told["commonest mistake"] = (
-            f"{result.classes[truth]} taken for {result.classes[guess]}, {often}"
+        metrics["most frequent confusion"] = (
+            f"{result.classes[truth]} predicted as {result.classes[predicted]}, {often}"
         )
-    return told
+    return metrics
 
 
 @lens(
     "Confusion matrix",
-    says="Each row is a true class and each column a guess, counted on the test set. Everything "
-    f"off the diagonal, in orange, is a mistake. Of more than {MAX_MATRIX_CLASSES} classes those "
-    "are shown that occur.",
+    description="Counts of test examples by true class (row) and predicted class (column). Entries "
+    f"off the diagonal, in orange, are mistakes. With more than {MAX_MATRIX_CLASSES} classes only "
+    "those that occur are shown.",
     applies=is_classifier,
-    tells=_confused,
+    metrics=_confusion_metrics,
 )
-def _confusion(outcome: Outcome) -> explain.Confusion:
-    found = explain.confusion(outcome.model, outcome.test, outcome.classes)
-    return found.met() if len(found.classes) > MAX_MATRIX_CLASSES else found
+def _confusion(outcome: Outcome) -> explain.predictions.ConfusionMatrix:
+    matrix = explain.confusion_matrix(outcome.model, outcome.test, outcome.classes)
+    if len(matrix.classes) <= MAX_MATRIX_CLASSES:
+        return matrix
+    return matrix.without_empty_classes()
 
 
 @lens(
-    "Most confidently wrong",
-    says="The test examples on which the network was surest of a wrong answer, the worst first. "
-    "They are often mislabelled, ambiguous, or of a kind the training set lacks.",
+    "Most confident mistakes",
+    description="The misclassified test examples with the highest predicted probability, most "
+    "confident first. They are often mislabelled, ambiguous, or unlike the training set.",
     applies=is_classifier,
-    tells=lambda result: {"mistakes": f"{result.mistakes:,} of {result.examples:,}"},
+    metrics=lambda result: {"mistakes": f"{result.n_mistakes:,} of {result.n_examples:,}"},
     rows=example_rows,
 )
-def _worst(outcome: Outcome) -> explain.Worst:
-    return explain.worst(
-        outcome.model, outcome.test, classes=outcome.classes, tokens=outcome.tokens
+def _confident_mistakes(outcome: Outcome) -> explain.predictions.ConfidentMistakes:
+    return explain.confident_mistakes(
+        outcome.model, outcome.test, classes=outcome.classes, vocab=outcome.tokens
     )
 
 
-def _trust(result: explain.Calibration) -> dict[str, str]:
+def _calibration_metrics(result: explain.predictions.Calibration) -> dict[str, str]:
     over = 100 * result.overconfidence
     return {
         "expected calibration error": format_percent(result.error),
-        "on average": f"{abs(over):.2f} points too {'sure' if over > 0 else 'modest'}",
+        "mean confidence minus accuracy": f"{over:+.2f} percentage points, "
+        f"{'overconfident' if over > 0 else 'underconfident'}",
         "negative log-likelihood": f"{result.nll:.4f} nats",
         "Brier score": f"{result.brier:.4f}",
     }
@@ -110,27 +115,27 @@ def _trust(result: explain.Calibration) -> dict[str, str]:
 
 @lens(
     "Calibration",
-    says="Can its confidence be taken at its word? Test examples are grouped by how sure the "
-    "network was; a point on "
-    "the dashed line is right exactly as often as it claims. Larger points hold more examples.",
+    description="Reliability diagram: accuracy on the test set against predicted confidence. "
+    "Examples are binned by confidence; a bin on the dashed line is perfectly calibrated, one "
+    "below it is overconfident. Larger points hold more examples; the bars below count them.",
     applies=is_classifier,
-    tells=_trust,
+    metrics=_calibration_metrics,
 )
-def _calibration(outcome: Outcome) -> explain.Calibration:
+def _calibration(outcome: Outcome) -> explain.predictions.Calibration:
     return explain.calibration(outcome.model, outcome.test)
 
 
-def _heaviest(result: explain.Weights) -> dict[str, str]:
-    most = int(result.largest.argmax())
+def _weight_metrics(result: explain.signal.WeightStatistics) -> dict[str, str]:
+    largest = int(result.max_abs.argmax())
     return {
         "parameters": f"{sum(result.size):,}",
-        "norm of θ": f"{np.linalg.norm(result.norm):.4g}",
-        "largest": f"{result.largest[most]:.3g} in {result.layers[most]}",
+        "L2 norm of all parameters": f"{np.linalg.norm(result.norm):.4g}",
+        "largest absolute value": f"{result.max_abs[largest]:.3g} in {result.layers[largest]}",
     }
 
 
-def _weight_rows(result: explain.Weights) -> list[dict[str, str]]:
-    numbers = zip(result.layers, result.size, result.mean, result.std, result.largest, result.norm)
+def _weight_rows(result: explain.signal.WeightStatistics) -> list[dict[str, str]]:
+    numbers = zip(result.layers, result.size, result.mean, result.std, result.max_abs, result.norm)
     return [
         {"layer": layer, "parameters": f"{size:,}", "mean": f"{mean:.3g}", "std": f"{std:.3g}"}
         | {"largest": f"{largest:.3g}", "norm": f"{norm:.3g}"}
@@ -140,125 +145,131 @@ def _weight_rows(result: explain.Weights) -> list[dict[str, str]]:
 
 @lens(
     "Weights",
-    says="How the parameters of each layer are spread, each histogram scaled to its own height. σ "
-    "is their standard deviation.",
-    tells=_heaviest,
+    description="Histogram of the parameters of each layer, each scaled to its own height. σ is "
+    "the standard deviation.",
+    metrics=_weight_metrics,
     rows=_weight_rows,
 )
-def _weights(outcome: Outcome) -> explain.Weights:
-    return explain.weights(outcome.model)
+def _weights(outcome: Outcome) -> explain.signal.WeightStatistics:
+    return explain.weight_statistics(outcome.model)
 
 
 @lens(
     "Activations",
-    says=f"What each layer puts out on at most {MAX_ACTIVATION_EXAMPLES:,} test examples, from "
-    "input to output. A dead unit is zero on all of them: it passes nothing on and learns nothing.",
-    tells=lambda result: (
+    description="Mean and standard deviation of the outputs of each layer, and the share of zeros "
+    f"and of dead units, on at most {MAX_ACTIVATION_EXAMPLES:,} test examples. A dead unit is zero "
+    "on all of them: it passes no signal and receives no gradient.",
+    metrics=lambda result: (
         {
-            "dead units, at "
-            "worst": f"{format_percent(result.dead.max())} of {_where(result, result.dead)}"
+            "largest share of dead units": f"{format_percent(result.dead.max())} of "
+            f"{result.layers[int(result.dead.argmax())]}"
         }
         if result.dead.max() > 0
         else {"dead units": "none"}
     ),
 )
-def _activations(outcome: Outcome) -> explain.Activations:
-    return explain.activations(outcome.model, seen(outcome)[0])
+def _activations(outcome: Outcome) -> explain.signal.ActivationStatistics:
+    return explain.activation_statistics(outcome.model, probe_examples(outcome)[0])
 
 
-def _where(result: explain.Activations, values: np.ndarray) -> str:
-    return result.layers[int(values.argmax())]
-
-
-def _reach(result: explain.Gradients) -> dict[str, str]:
+def _gradient_metrics(result: explain.signal.GradientNorms) -> dict[str, str]:
     first = result.outputs[0]
     last = result.outputs[-1]
-    told = {"at the output": f"{last:.3g}"}
+    metrics = {"gradient norm, last layer": f"{last:.3g}"}
     if len(result.outputs) == 1:
-        return told
-    told["at the first layer"] = f"{first:.3g}"
-    return told | ({"first over last": f"{first / last:.3g}"} if last > 0 else {})
+        return metrics
+    metrics["gradient norm, first layer"] = f"{first:.3g}"
+    return metrics | ({"ratio of first to last": f"{first / last:.3g}"} if last > 0 else {})
 
 
 @lens(
-    "Gradient signal through depth",
-    says="How strongly the loss pulls at each layer's output and at its parameters, on at most "
-    f"{MAX_ACTIVATION_EXAMPLES:,} test examples. A norm that shrinks or grows steadily towards the "
-    "input is a vanishing or an exploding gradient.",
-    tells=_reach,
+    "Gradient norms by layer",
+    description="Norms of the gradient of the loss with respect to each layer's output and "
+    f"parameters, on at most {MAX_ACTIVATION_EXAMPLES:,} test examples. Norms that shrink steadily "
+    "towards the input are vanishing gradients, norms that grow are exploding gradients.",
+    metrics=_gradient_metrics,
 )
-def _gradients(outcome: Outcome) -> explain.Gradients:
+def _gradients(outcome: Outcome) -> explain.signal.GradientNorms:
     if isinstance(outcome.model, BERTPretraining):
         raise LensUnavailable(
-            "what is descended takes the network apart, so that its layers cannot be probed as a "
-            "whole."
+            "the training objective calls parts of the network separately, so the layers cannot be "
+            "probed in one pass."
         )
     try:
-        return explain.gradients(outcome.objective, outcome.model, seen(outcome))
-    # of an objective that moves its inputs, which are not alone when layers are probed
+        return explain.gradient_norms(outcome.objective, outcome.model, probe_examples(outcome))
+    # An objective that perturbs its inputs (adversarial training) cannot be probed by layers.
     except ValueError as reason:
-        raise LensUnavailable(f"its layers cannot be probed: {reason}") from None
+        raise LensUnavailable(f"the layers cannot be probed: {reason}") from None
 
 
-def seen(outcome: Outcome) -> Batch:
-    """The test examples for activations and gradients: so many that their logits can be held."""
-    each = _targets(outcome.test) * max(1, len(outcome.classes))
-    found = subsample(outcome.test, MAX_ACTIVATION_EXAMPLES)
-    return jax.tree.map(lambda a: a[: max(1, MAX_LOGITS // each)], found)
+def probe_examples(outcome: Outcome) -> Batch:
+    """Test examples for activations and gradients; few enough that their logits fit in memory."""
+    each = targets_per_example(outcome.test) * max(1, len(outcome.classes))
+    data = subsample(outcome.test, MAX_ACTIVATION_EXAMPLES)
+    return jax.tree.map(lambda a: a[: max(1, MAX_LOGITS // each)], data)
 
 
-def bent(outcome: Outcome, most: int = MAX_CURVATURE_EXAMPLES) -> Batch:
-    """The training examples for curvature: at most `most`, and on a CPU no more than
-    `MAX_CPU_OPERATIONS` allows.
+def curvature_examples(outcome: Outcome, max_examples: int = MAX_CURVATURE_EXAMPLES) -> Batch:
+    """Training examples for curvature: at most `max_examples`, and on a CPU no more than
+    `MAX_CPU_OPERATIONS` allow.
     """
-    return afforded(outcome.model, outcome.train, most, work=MAX_CPU_OPERATIONS)
-
-
-def afforded(model: Any, data: Batch, most: int, *, work: int) -> Batch:
-    """Some examples: on a CPU, of a model with convolutions, cells or attention, as many as so much
-    work allows.
-    """
-    attends = lambda node: isinstance(node, Attention)
-    slow = (
-        explain.has_convolution(model)
-        or explain.cells(model)
-        or any(map(attends, jax.tree.leaves(model, attends)))
+    return affordable_examples(
+        outcome.model, outcome.train, max_examples, max_operations=MAX_CPU_OPERATIONS
     )
-    if not slow or jax.default_backend() != "cpu":
-        return subsample(data, most)
+
+
+def affordable_examples(
+    model: Any, data: Batch, max_examples: int, *, max_operations: int
+) -> Batch:
+    """At most `max_examples` of the data; fewer on a CPU for models with convolutions, recurrent
+    cells or attention, so that they take at most `max_operations`.
+    """
+    is_attention = lambda node: isinstance(node, Attention)
+    is_slow = (
+        explain.has_convolution(model)
+        or explain.recurrent_cells(model)
+        or any(map(is_attention, jax.tree.leaves(model, is_attention)))
+    )
+    if not is_slow or jax.default_backend() != "cpu":
+        return subsample(data, max_examples)
     one = jax.tree.map(lambda a: a[:1], data[0])
-    each = sum(explain.operations(predict, model, one).values())
-    least = max(2, MIN_EXAMPLES // max(1, _targets(data) // LONG_SEQUENCE_TARGETS))
-    if least * each > CPU_REFUSAL_OPERATIONS:
+    each = sum(explain.count_flops(predict, model, one).values())
+    minimum = max(2, MIN_EXAMPLES // max(1, targets_per_example(data) // LONG_SEQUENCE_TARGETS))
+    if minimum * each > CPU_REFUSAL_OPERATIONS:
         raise LensUnavailable(
-            "on this machine it would take many minutes for a network of this size; look on an "
-            "accelerator."
+            "it would take many minutes for a network of this size on this machine; run thetax "
+            "look on an accelerator."
         )
-    return subsample(data, min(most, max(least, work // each)))
+    return subsample(data, min(max_examples, max(minimum, max_operations // each)))
 
 
-def _bends(result: explain.Curvature) -> dict[str, str]:
+def _curvature_metrics(result: explain.loss_surface.Curvature) -> dict[str, str]:
     sharp, trace = result.sharpness, result.trace
     top, bottom = result.spectrum.top, result.spectrum.bottom
-    known = max(sharp.bound, 10.0 ** np.floor(np.log10(max(abs(sharp.eigenvalue), 1e-12)) - 3))
+    error = max(sharp.bound, 10.0 ** np.floor(np.log10(max(abs(sharp.eigenvalue), 1e-12)) - 3))
     return {
-        "largest eigenvalue": f"{sharp.eigenvalue:.4g} ± {known:.1g}",
-        "smallest seen": f"{bottom[0]:.3g}",
-        "second over first": f"{top[1] / top[0]:.2f}" if len(top) > 1 and top[0] > 0 else "–",
+        "largest eigenvalue": f"{sharp.eigenvalue:.4g} ± {error:.1g}",
+        "smallest eigenvalue found": f"{bottom[0]:.3g}",
+        "ratio of second to first eigenvalue": f"{top[1] / top[0]:.2f}"
+        if len(top) > 1 and top[0] > 0
+        else "–",
         "trace": f"{trace.value:.4g} ± {trace.error:.2g}",
-        f"loss can rise within {sharp.radius:g}": f"from {sharp.loss:.3g} by {sharp.rise:.3g}",
-        "gradient norm": f"{sharp.slope:.3g}",
+        f"worst-case loss increase within distance {sharp.radius:g}": f"{sharp.increase:.3g} "
+        f"(loss {sharp.loss:.3g})",
+        "gradient norm": f"{sharp.gradient_norm:.3g}",
     }
 
 
 @lens(
-    "Curvature and sharpness",
-    says="The eigenvalues of the Hessian of the training loss at the final parameters, on at most "
-    f"{MAX_CURVATURE_EXAMPLES:,} training examples; a few if these are convolved, attended to or "
-    "read in time on a CPU, so that it takes seconds and not minutes. Large ones are directions in "
-    "which a small step costs much; a wide, flat minimum has few of them. The rise is the worst "
-    "within that distance of θ, to second order.",
-    tells=_bends,
+    "Hessian eigenvalues and sharpness",
+    description="Density of the eigenvalues of the Hessian of the training loss at the final "
+    f"parameters, estimated by the Lanczos method on at most {MAX_CURVATURE_EXAMPLES:,} training "
+    "examples (fewer for slow models on a CPU). Large eigenvalues are directions of high "
+    "curvature; a flat minimum has few of them. The worst-case increase of the loss is to second "
+    "order, within the given distance of the final parameters.",
+    metrics=_curvature_metrics,
 )
-def _curvature(outcome: Outcome) -> explain.Curvature:
-    return explain.curvature(outcome.objective, outcome.model, bent(outcome), key=jr.key(0))
+def _curvature(outcome: Outcome) -> explain.loss_surface.Curvature:
+    return explain.curvature(
+        outcome.objective, outcome.model, curvature_examples(outcome), key=jr.key(0)
+    )

@@ -1,25 +1,21 @@
-"""Examples in words, for those that are no pictures: numbers one by one, or the text that tokens
-spell.
-"""
+"""Examples as table rows, if they are not images: feature values, or the text of their tokens."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ...explain import Worst
+from ...explain.predictions import ConfidentMistakes
 from ...plot import as_images
 
-MAX_FEATURES = 8  # features of an example
-MAX_LETTERS = (
-    240  # of a text; of a longer one the beginning and the end are shown, half of them each
-)
-CONTINUATION = "##"  # what a piece begins with that goes on with a word
+MAX_FEATURES = 8  # features of an example shown
+MAX_CHARACTERS = 240  # of a text; of a longer one the first and the last half of this are shown
+CONTINUATION = "##"  # WordPiece prefix of a token that continues a word
 
 
 def join_tokens(row: Iterable[int], tokens: Sequence[str]) -> str:
-    """The text of a row of tokens: pieces of words are put together, others have a blank between
-    them; -1 is nothing.
+    """Decodes a row of token ids to text: joins word pieces, separates words by spaces, skips
+    padding (-1).
 
     >>> join_tokens([2, 0, 1, -1], ["un", "##able", "[CLS]"])
     '[CLS] unable'
@@ -27,34 +23,34 @@ def join_tokens(row: Iterable[int], tokens: Sequence[str]) -> str:
     text = " ".join(tokens[token] for token in row if token >= 0).replace(f" {CONTINUATION}", "")
     return (
         text
-        if len(text) <= MAX_LETTERS
-        else f"{text[: MAX_LETTERS // 2]} … {text[-MAX_LETTERS // 2 :]}"
+        if len(text) <= MAX_CHARACTERS
+        else f"{text[: MAX_CHARACTERS // 2]} … {text[-MAX_CHARACTERS // 2 :]}"
     )
 
 
-def example_rows(result: Worst) -> list[dict[str, str]]:
-    """A row for each mistake, with what was seen, the truth and the guess; none if there are
-    pictures to show.
+def example_rows(result: ConfidentMistakes) -> list[dict[str, str]]:
+    """A table row per mistake with the input, the true and the predicted class; none if the inputs
+    are images, which are drawn.
     """
     if not len(result.x) or as_images(result.x) is not None:
         return []
     return [
         {
             "example": str(i),
-            "truth": result.classes[y],
-            "guess": result.classes[g],
-            "sure": f"{100 * c:.1f} %",
+            "true class": result.classes[y],
+            "predicted": result.classes[g],
+            "confidence": f"{100 * c:.1f} %",
         }
-        | _seen(x, result.tokens)
+        | _input_columns(x, result.vocab)
         for i, y, g, c, x in zip(
-            result.index, result.truth, result.guess, result.confidence, result.x
+            result.indices, result.truth, result.predicted, result.confidence, result.x
         )
     ]
 
 
-def _seen(x: Any, tokens: Sequence[str]) -> dict[str, str]:
+def _input_columns(x: Any, tokens: Sequence[str]) -> dict[str, str]:
     if tokens and np.issubdtype(x.dtype, np.integer):
         return {"text": join_tokens(x.tolist(), tokens)}
     row = x.ravel()
-    told = {f"x{j + 1}": f"{value:.4g}" for j, value in enumerate(row[:MAX_FEATURES])}
-    return told | ({"…": f"{len(row) - MAX_FEATURES} more"} if len(row) > MAX_FEATURES else {})
+    metrics = {f"x{j + 1}": f"{value:.4g}" for j, value in enumerate(row[:MAX_FEATURES])}
+    return metrics | ({"…": f"{len(row) - MAX_FEATURES} more"} if len(row) > MAX_FEATURES else {})

@@ -1,4 +1,4 @@
-"""Lenses on descent: the loss around the parameters, and how fast the training loss fell."""
+"""Lenses on optimisation: the loss landscape, and the convergence rate of the training loss."""
 
 from typing import Any
 
@@ -9,16 +9,16 @@ import numpy as np
 from ... import explain
 from ...recipes.engine.outcome import Outcome
 from ..registry import MAX_CURVATURE_EXAMPLES, lens
-from .basic import bent
+from .basic import curvature_examples
 
 MAX_LANDSCAPE_EXAMPLES = 500  # examples for the landscape
-LANDSCAPE_POINTS = 25  # points along each direction of it
+LANDSCAPE_POINTS = 25  # grid points along each direction of the landscape
 
 
-def _heights(result: explain.Landscape) -> dict[str, str]:
+def _landscape_metrics(result: explain.loss_surface.LossLandscape) -> dict[str, str]:
     finite = result.losses[np.isfinite(result.losses)]
     return {
-        "loss at θ": f"{result.loss:.4g}",
+        "loss at the final parameters": f"{result.loss:.4g}",
         "lowest on the plane": f"{finite.min():.4g}",
         "highest on the plane": f"{finite.max():.4g}",
     }
@@ -26,53 +26,54 @@ def _heights(result: explain.Landscape) -> dict[str, str]:
 
 @lens(
     "Loss landscape",
-    says=f"The training loss, on at most {MAX_LANDSCAPE_EXAMPLES} examples, on a plane through the "
-    "final parameters. Two directions span it, random but for their scale: one unit adds to each "
-    "filter a random one of its own length, so that networks can be compared (Li et al. 2018).",
+    description=f"The training loss (on at most {MAX_LANDSCAPE_EXAMPLES} examples) on a random "
+    "plane through the final parameters. The two directions are filter-normalised: one unit "
+    "perturbs each filter by its own norm, so that networks can be compared (Li et al. 2018).",
     applies=lambda outcome: any(leaf.ndim > 1 for leaf in jax.tree.leaves(outcome.model)),
-    tells=_heights,
+    metrics=_landscape_metrics,
 )
-def _landscape(outcome: Outcome) -> explain.Landscape:
+def _landscape(outcome: Outcome) -> explain.loss_surface.LossLandscape:
     first, second = (
-        explain.filter_normalised(outcome.model, key=key) for key in jr.split(jr.key(0))
+        explain.filter_normalised_direction(outcome.model, key=key) for key in jr.split(jr.key(0))
     )
     grid = np.linspace(-1, 1, LANDSCAPE_POINTS)
-    batch = bent(outcome, MAX_LANDSCAPE_EXAMPLES)
-    return explain.landscape(
-        outcome.objective, outcome.model, batch, along=(first, second), alphas=grid, betas=grid
+    batch = curvature_examples(outcome, MAX_LANDSCAPE_EXAMPLES)
+    return explain.loss_landscape(
+        outcome.objective, outcome.model, batch, directions=(first, second), alphas=grid, betas=grid
     )
 
 
-def _losses(outcome: Outcome) -> Any:
-    return explain.curves(outcome.history).panels.get("loss", {}).get("train", np.zeros(0))
+def _training_losses(outcome: Outcome) -> Any:
+    return explain.training_curves(outcome.history).panels.get("loss", {}).get("train", np.zeros(0))
 
 
-def _rate(result: explain.Trajectory) -> dict[str, str]:
-    decay, L = result.decay, result.smoothness
+def _rate_metrics(result: explain.loss_surface.TrainingConvergence) -> dict[str, str]:
+    decay, L = result.rate, result.smoothness
     laws = {
-        "as a geometric decay": f"× {decay.factor:.4g} an epoch",
-        "as a power of the epoch": f"epoch to the power {-decay.power:.3g}".replace("-", "−"),
+        "geometric fit": f"× {decay.factor:.4g} per epoch",
+        "power-law fit": f"epoch to the power {-decay.power:.3g}".replace("-", "−"),
     }
     return laws | {
-        "nearer": "the geometric decay" if decay.law == "geometric" else "the power",
-        "largest curvature at the end, L": f"{L.constant:.4g}",
-        "plain descent is stable below 2/L": f"{L.rate:.3g}",
+        "better fit": "geometric" if decay.law == "geometric" else "power law",
+        "smoothness L (largest curvature at the end)": f"{L.constant:.4g}",
+        "largest stable learning rate 2/L": f"{L.max_learning_rate:.3g}",
     }
 
 
 @lens(
-    "How fast the loss fell",
-    says="The rate at which the training loss fell along the optimiser's trajectory, by the "
-    "straight line nearest to it in either logarithm: a straight line against the epoch is "
-    "geometric decay, as theory has it where the gradient dominates the loss; one against its "
-    "logarithm is a power, as for merely convex losses. The curvature is that at the final "
-    f"parameters, on at most {MAX_CURVATURE_EXAMPLES:,} training examples, or on fewer where they "
-    "are slow on a CPU; a rate above 2/L makes plain gradient descent leave this minimum, while "
-    "adaptive methods scale their steps.",
-    applies=lambda outcome: bool((_losses(outcome) > 0).sum() >= 2),
-    tells=_rate,
+    "Convergence rate of the training loss",
+    description="Training loss after each epoch with the better of two fits: geometric decay "
+    "(linear convergence), which theory predicts under gradient dominance (the Polyak-Łojasiewicz "
+    "condition), or a power law, as for convex losses. L is the largest curvature at the final "
+    f"parameters, on at most {MAX_CURVATURE_EXAMPLES:,} training examples (fewer for slow models "
+    "on a CPU): plain gradient descent with a learning rate above 2/L is unstable at this minimum, "
+    "while adaptive methods rescale their steps.",
+    applies=lambda outcome: bool((_training_losses(outcome) > 0).sum() >= 2),
+    metrics=_rate_metrics,
 )
-def _trajectory(outcome: Outcome) -> explain.Trajectory:
+def _convergence(outcome: Outcome) -> explain.loss_surface.TrainingConvergence:
     stack = jax.tree.map(lambda leaf: leaf[None], outcome.model)
-    bends = explain.smoothness(outcome.objective, stack, bent(outcome), key=jr.key(0))
-    return explain.trajectory(_losses(outcome), bends)
+    smoothness = explain.smoothness(
+        outcome.objective, stack, curvature_examples(outcome), key=jr.key(0)
+    )
+    return explain.training_convergence(_training_losses(outcome), smoothness)

@@ -1,5 +1,5 @@
-"""Lenses on what held the network back: weight decay direction by direction, dropout as a penalty
-and as a doubt.
+"""Lenses on regularisation: effective parameters under weight decay, dropout as a regulariser,
+uncertainty by MC dropout.
 """
 
 from typing import Any
@@ -22,16 +22,16 @@ from ..registry import (
     lens,
     subsample,
 )
-from .basic import afforded, bent
+from .basic import affordable_examples, curvature_examples
 
-DIRECTIONS = 12
-PENALTY_MASKS = 30  # draws for the penalty, each a pass forwards and two derivatives
-MC_DROPOUT_SAMPLES = 50  # draws for the doubt about an example
-MAX_MC_DROPOUT_OPERATIONS = 200 * MAX_CPU_OPERATIONS  # operations of one draw for all examples
+N_EIGENVALUES = 12
+PENALTY_MASKS = 30  # dropout masks for the penalty; each costs a forward pass and two derivatives
+MC_DROPOUT_SAMPLES = 50
+MAX_MC_DROPOUT_OPERATIONS = 200 * MAX_CPU_OPERATIONS  # operations of one sample for all examples
 
 
-def undecayed(outcome: Outcome) -> Objective:
-    r"""$\ell = \ell_\mu - \frac{\mu}{2}\|\theta\|^2$: what was descended, less its weight decay."""
+def without_weight_decay(outcome: Outcome) -> Objective:
+    r"""The training objective without its weight decay: $\ell_\mu - \frac{\mu}{2}\|\theta\|^2$."""
 
     def loss(model: Any, batch: Any, *, key: Any = None) -> Any:
         return outcome.objective(model, batch, key=key) - outcome.decay / 2 * tree.dot(model, model)
@@ -39,139 +39,146 @@ def undecayed(outcome: Outcome) -> Objective:
     return loss
 
 
-def _left(result: explain.Shrinkage) -> dict[str, str]:
+def _shrinkage_metrics(result: explain.signal.EffectiveParameters) -> dict[str, str]:
     factors = result.factors[result.curvatures > 0]
-    told = {"strength μ": f"{result.strength:.3g}"}
+    metrics = {"strength μ": f"{result.strength:.3g}"}
     if factors.size:
-        told |= {
-            "left of the sharpest direction": format_percent(factors[0]),
-            f"least left of the sharpest {len(factors)}": format_percent(factors.min()),
+        metrics |= {
+            "shrinkage factor of the sharpest direction": format_percent(factors[0]),
+            f"smallest factor of the {len(factors)} sharpest": format_percent(factors.min()),
         }
     share = 100 * result.effective / result.parameters
-    return told | {"parameters that count": f"about {share:.2g} % of {result.parameters:,}"}
+    return metrics | {"effective parameters": f"about {share:.2g} % of {result.parameters:,}"}
 
 
 @lens(
-    "Weight decay, direction by direction",
-    says="What the decay leaves of the minimiser in each direction of the loss, from the curvature "
-    "λ it has there: λ / (λ + μ). Sharp directions, which the data determine, keep all of it; flat "
-    "ones are drawn to 0. The sum over all directions is how many parameters count. To second "
-    f"order at θ, on at most {MAX_CURVATURE_EXAMPLES:,} training examples.",
+    "Effective parameters under weight decay",
+    description="Shrinkage factor λ / (λ + μ) of the minimiser along each eigenvector of the "
+    "Hessian with eigenvalue (curvature) λ, for weight decay of strength μ. Directions of high "
+    "curvature, which the data determine, are kept; flat ones are shrunk to 0. The sum of the "
+    "factors is the effective number of parameters. To second order at the final parameters, on at "
+    f"most {MAX_CURVATURE_EXAMPLES:,} training examples.",
     applies=lambda outcome: outcome.decay > 0,
-    tells=_left,
+    metrics=_shrinkage_metrics,
 )
-def _shrinkage(outcome: Outcome) -> explain.Shrinkage:
+def _effective_parameters(outcome: Outcome) -> explain.signal.EffectiveParameters:
     batch = subsample(outcome.train, MAX_CURVATURE_EXAMPLES)
-    return explain.shrinkage(
-        undecayed(outcome),
+    return explain.effective_parameters(
+        without_weight_decay(outcome),
         outcome.model,
         batch,
         strength=outcome.decay,
-        count=DIRECTIONS,
+        n_eigenvalues=N_EIGENVALUES,
         key=jr.key(0),
     )
 
 
-def acting(outcome: Outcome) -> str:
-    """What held the network back, in words; empty where nothing did that is known here.
+def describe_regularisation(outcome: Outcome) -> str:
+    """The weight decay and dropout that a model was trained with, as text; empty if none.
 
     >>> from thetax.models import MLP
     >>> from thetax.train import cross_entropy
     >>> net = MLP.init(4, 8, 3, dropout=0.2, key=jr.key(0))
-    >>> acting(Outcome(net, (), (), cross_entropy, decay=1e-4))
-    'weight decay 0.0001, 20 % of units dropped'
+    >>> describe_regularisation(Outcome(net, (), (), cross_entropy, decay=1e-4))
+    'weight decay 0.0001, dropout of 20 % of units'
     """
-    thins = lambda node: isinstance(node, Dropout | DropConnect)
-    found = [
-        node for node in jax.tree.leaves(outcome.model, is_leaf=thins) if thins(node) and node.p > 0
+    is_dropout = lambda node: isinstance(node, Dropout | DropConnect)
+    layers = [
+        node
+        for node in jax.tree.leaves(outcome.model, is_leaf=is_dropout)
+        if is_dropout(node) and node.p > 0
     ]
-    what = lambda node: "weights" if isinstance(node, DropConnect) else "units"
-    dropped = dict.fromkeys(f"{100 * node.p:g} % of {what(node)} dropped" for node in found)
+    target = lambda node: "weights" if isinstance(node, DropConnect) else "units"
+    dropped = dict.fromkeys(f"dropout of {100 * node.p:g} % of {target(node)}" for node in layers)
     return ", ".join([f"weight decay {outcome.decay:g}"] * (outcome.decay > 0) + list(dropped))
 
 
-def _drops(outcome: Outcome) -> bool:
-    return "dropped" in acting(outcome)
+def _has_dropout(outcome: Outcome) -> bool:
+    return "dropout" in describe_regularisation(outcome)
 
 
-def _price(result: explain.DropoutPenalty) -> dict[str, str]:
-    told = {
+def _penalty_metrics(result: explain.predictions.DropoutPenalty) -> dict[str, str]:
+    metrics = {
         "objective without dropout": f"{result.objective:.4g}",
-        "dropout adds": f"{result.value:.3g} ± {result.error:.1g}",
-        "to second order": f"{result.quadratic:.3g} ± {result.quadratic_error:.1g}",
+        "penalty added by dropout": f"{result.value:.3g} ± {result.error:.1g}",
+        "second-order approximation": f"{result.quadratic:.3g} ± {result.quadratic_error:.1g}",
     }
     if result.objective > 0:
-        told["with it"] = f"{1 + result.value / result.objective:.3g} times the objective"
-    return told
+        metrics["with dropout"] = f"{1 + result.value / result.objective:.3g} times the objective"
+    return metrics
 
 
 @lens(
-    "Dropout as a penalty",
-    says="Training under random masks descends the objective and, on top, what the masks add to it "
-    "on average. To second order that is a weight decay that adapts: it charges a unit by its "
-    f"activity and by how much the loss bends in it. On at most {MAX_CURVATURE_EXAMPLES:,} "
-    f"training examples and {PENALTY_MASKS} masks for each; where the two disagree, the masks "
-    "reach beyond the second order.",
-    applies=_drops,
-    tells=_price,
+    "Dropout as a regulariser",
+    description="The penalty that dropout adds to the training objective: the mean objective over "
+    "random masks minus the objective without dropout. To second order it is an adaptive weight "
+    "decay, which penalises each unit by its squared activity times the curvature of the loss. "
+    f"Estimated on at most {MAX_CURVATURE_EXAMPLES:,} training examples with {PENALTY_MASKS} masks "
+    "each; where the two bars differ, higher orders matter.",
+    applies=_has_dropout,
+    metrics=_penalty_metrics,
 )
-def _penalty(outcome: Outcome) -> explain.DropoutPenalty:
-    batch = bent(outcome)
+def _penalty(outcome: Outcome) -> explain.predictions.DropoutPenalty:
+    batch = curvature_examples(outcome)
     return explain.dropout_penalty(
-        outcome.objective, outcome.model, batch, draws=PENALTY_MASKS, key=jr.key(0)
+        outcome.objective, outcome.model, batch, n_samples=PENALTY_MASKS, key=jr.key(0)
     )
 
 
-def _doubts(result: explain.Doubt) -> dict[str, str]:
+def _uncertainty_metrics(result: explain.predictions.DropoutUncertainty) -> dict[str, str]:
     n = len(result.truth)
     mean = lambda values: f"{values.mean():.3g} nats" if values.size else "–"
-    entropy, right = result.belief.entropy, result.right
-    told = {
-        "error of the mean over masks": f"{format_percent(result.mistakes / n)} of {n:,}",
-        "mean doubt where right": mean(entropy[right]),
-        "mean doubt where wrong": mean(entropy[~right]),
-        "disagreement, of all doubt": format_percent(
-            result.belief.information.mean() / max(entropy.mean(), 1e-12)
+    entropy, right = result.prediction.entropy, result.correct
+    metrics = {
+        "test error of the mean prediction": f"{format_percent(result.n_mistakes / n)} of {n:,}",
+        "mean entropy, correct predictions": mean(entropy[right]),
+        "mean entropy, mistakes": mean(entropy[~right]),
+        "mutual information, share of the entropy": format_percent(
+            result.prediction.mutual_information.mean() / max(entropy.mean(), 1e-12)
         ),
     }
-    if not np.isnan(result.ranking):
-        told["a mistake is doubted more than a right answer"] = (
-            f"{format_percent(result.ranking)} of the time"
-        )
-    return told
+    if not np.isnan(result.auroc):
+        metrics["AUROC of the entropy for mistakes"] = f"{result.auroc:.3f}"
+    return metrics
 
 
-def _doubtful(result: explain.Doubt) -> list[dict[str, str]]:
+def _uncertain_rows(result: explain.predictions.DropoutUncertainty) -> list[dict[str, str]]:
     if as_images(result.x) is not None:
         return []
-    p, guess = result.belief.probability, result.guess
+    p, predicted = result.prediction.probability, result.predicted
     return [
         {
             "example": str(i),
-            "truth": result.classes[result.truth[i]],
-            "guess": result.classes[guess[i]],
+            "true class": result.classes[result.truth[i]],
+            "predicted": result.classes[predicted[i]],
         }
-        | {"sure": f"{100 * p[i, guess[i]]:.1f} %", "doubt": f"{result.belief.entropy[i]:.3f} nats"}
-        | {"disagreement": f"{result.belief.information[i]:.3f} nats"}
-        for i in result.index
+        | {
+            "confidence": f"{100 * p[i, predicted[i]]:.1f} %",
+            "entropy": f"{result.prediction.entropy[i]:.3f} nats",
+        }
+        | {"mutual information": f"{result.prediction.mutual_information[i]:.3f} nats"}
+        for i in result.indices
     ]
 
 
 @lens(
-    "Doubt by dropout",
-    says=f"Each of at most {MAX_ACTIVATION_EXAMPLES:,} test examples is judged by "
-    f"{MC_DROPOUT_SAMPLES} thinned networks, and their predictions are averaged. The entropy of "
-    "the average is the doubt; the part on which the networks disagree says that they do not know, "
-    "the rest that the example is ambiguous to all of them. Doubt is of use where the wrong "
-    "answers are the doubtful ones. The examples doubted most come last.",
-    applies=lambda outcome: is_classifier(outcome) and _drops(outcome),
-    tells=_doubts,
-    rows=_doubtful,
+    "Uncertainty by MC dropout",
+    description=f"Predictive entropy of test examples, averaged over {MC_DROPOUT_SAMPLES} dropout "
+    f"masks (Monte-Carlo dropout, at most {MAX_ACTIVATION_EXAMPLES:,} examples), for correct "
+    "predictions and for mistakes. The mutual information is the part on which the masked networks "
+    "disagree (epistemic uncertainty); the rest is ambiguity on which they agree (aleatoric). "
+    "Useful uncertainty is higher for mistakes. The most uncertain examples are shown last.",
+    applies=lambda outcome: is_classifier(outcome) and _has_dropout(outcome),
+    metrics=_uncertainty_metrics,
+    rows=_uncertain_rows,
 )
-def _doubt(outcome: Outcome) -> explain.Doubt:
-    test = afforded(
-        outcome.model, outcome.test, MAX_ACTIVATION_EXAMPLES, work=MAX_MC_DROPOUT_OPERATIONS
+def _uncertainty(outcome: Outcome) -> explain.predictions.DropoutUncertainty:
+    test = affordable_examples(
+        outcome.model,
+        outcome.test,
+        MAX_ACTIVATION_EXAMPLES,
+        max_operations=MAX_MC_DROPOUT_OPERATIONS,
     )
-    return explain.doubt(
-        outcome.model, test, draws=MC_DROPOUT_SAMPLES, classes=outcome.classes, key=jr.key(0)
+    return explain.dropout_uncertainty(
+        outcome.model, test, n_samples=MC_DROPOUT_SAMPLES, classes=outcome.classes, key=jr.key(0)
     )

@@ -1,98 +1,106 @@
-"""Lenses on models that write: what they say themselves, what surprises them, and how they
-translate.
-"""
+"""Lenses on language models and translators: text samples, surprisal, translations."""
 
 import jax.random as jr
 
 from ... import explain
 from ...layers import Recurrent
-from ...models import GPT, NextToken
+from ...models import GPT, LanguageModelCell
 from ...recipes.engine.outcome import Outcome
 from ..registry import format_percent, lens, subsample
-from .time import attends
+from .time import has_cross_attention
 
-MAX_TEXTS = 100  # texts of the test set
-MAX_LENGTH = 300  # tokens of a text that is drawn
-TOP_P = 0.95  # of the probability, from which one with many tokens draws
-MAX_PAIRS = 64  # pairs of the test set
-MAX_SHOWN_PAIRS = 6  # of them
+MAX_TEXTS = 100  # test texts for the surprisal
+MAX_LENGTH = 300  # tokens of a sample
+TOP_P = 0.95  # nucleus sampling of models with a large vocabulary
+MAX_PAIRS = 64  # test pairs that are translated
+MAX_SHOWN_PAIRS = 6
 
 
-def speaks(outcome: Outcome) -> bool:
-    """Whether the model goes on after a token with one of the same kind, and these have names."""
+def is_language_model(outcome: Outcome) -> bool:
+    """Whether the model is a language model over named tokens."""
     model = outcome.model
     goes_on = isinstance(model, GPT) or (
-        isinstance(model, Recurrent) and isinstance(model.cell, NextToken)
+        isinstance(model, Recurrent) and isinstance(model.cell, LanguageModelCell)
     )
     return goes_on and len(outcome.tokens) > 1 and outcome.tokens == outcome.classes
 
 
-def _told(result: explain.Speech) -> dict[str, str]:
+def _sample_metrics(result: explain.generation.TextSamples) -> dict[str, str]:
     return {
-        "temperature of the samples": f"{result.temperature:g}",
+        "temperature": f"{result.temperature:g}",
         **(
             {}
             if result.top_p is None
-            else {"drawn from the likeliest": format_percent(result.top_p)}
+            else {"top-p (nucleus) sampling": format_percent(result.top_p)}
         ),
-        "bits for the next token at first": f"{result.bits[0]:.3g}",
-        f"after {result.until[-2]:.0f} tokens"
-        if len(result.until) > 1
+        "bits per token at the start": f"{result.bits[0]:.3g}",
+        f"after {result.positions[-2]:.0f} tokens"
+        if len(result.positions) > 1
         else "at the end": f"{result.bits[-1]:.3g}",
     }
 
 
 @lens(
-    "What it writes",
-    says="Texts drawn from the model, token by token, each from its beginning. The curve says how "
-    "many bits it needs for the next token of the test texts, the more of them it has read: what "
-    "it makes of a long context.",
-    applies=speaks,
-    tells=_told,
+    "Text samples",
+    description="Texts sampled from the model, and its cross-entropy on test texts (bits per "
+    "token) against the number of tokens read. The curve falls as far as the model makes use of a "
+    "longer context.",
+    applies=is_language_model,
+    metrics=_sample_metrics,
     rows=lambda result: [
         {"sample": str(i + 1), "text": text} for i, text in enumerate(result.texts)
     ],
 )
-def _speech(outcome: Outcome) -> explain.Speech:
-    first = outcome.tokens.index("\n") if "\n" in outcome.tokens else 0
+def _text_samples(outcome: Outcome) -> explain.generation.TextSamples:
+    start = outcome.tokens.index("\n") if "\n" in outcome.tokens else 0
     data = tuple(part[:MAX_TEXTS] for part in outcome.test)
     model = outcome.model
     if not isinstance(model, GPT):
-        return explain.speech(
-            model.cell, data, outcome.tokens, length=MAX_LENGTH, first=first, key=jr.key(0)
+        return explain.text_samples(
+            model.cell,
+            data,
+            outcome.tokens,
+            max_new_tokens=MAX_LENGTH,
+            start_token=start,
+            key=jr.key(0),
         )
-    room = MAX_LENGTH if model.positions is None else min(MAX_LENGTH, len(model.positions.P))
-    return explain.speech(
-        model, data, outcome.tokens, length=room, top_p=TOP_P, first=first, key=jr.key(0)
+    max_length = MAX_LENGTH if model.positions is None else min(MAX_LENGTH, len(model.positions.P))
+    return explain.text_samples(
+        model,
+        data,
+        outcome.tokens,
+        max_new_tokens=max_length,
+        top_p=TOP_P,
+        start_token=start,
+        key=jr.key(0),
     )
 
 
 def translates(outcome: Outcome) -> bool:
-    """Whether it writes a sequence while it looks at another, and the tokens of both have names."""
-    return attends(outcome) and bool(outcome.tokens) and bool(outcome.classes)
+    """Whether the model is an encoder-decoder with attention over named tokens."""
+    return has_cross_attention(outcome) and bool(outcome.tokens) and bool(outcome.classes)
 
 
-def _matched(result: explain.Translations) -> dict[str, str]:
+def _precision_metrics(result: explain.generation.Translations) -> dict[str, str]:
     return {
-        f"runs of {n} that were meant": format_percent(share)
-        for n, share in enumerate(result.precision, 1)
+        f"{n}-gram precision": format_percent(share) for n, share in enumerate(result.precision, 1)
     }
 
 
 @lens(
     "Translations",
-    says="What the model says to test sequences, the likeliest token each time, beside what was "
-    f"meant. The bars say, on at most {MAX_PAIRS} of them, which share of the runs of one to four "
-    "tokens that it said were also meant.",
+    description="Translations of test sequences by greedy decoding, beside the references. The "
+    f"bars are the n-gram precisions that BLEU averages, for n = 1 to 4, on at most {MAX_PAIRS} "
+    "sequences.",
     applies=translates,
-    tells=_matched,
+    metrics=_precision_metrics,
     rows=lambda result: [
-        {"given": given, "said": said, "meant": meant}
-        for given, said, meant in list(zip(result.source, result.said, result.meant))[
-            :MAX_SHOWN_PAIRS
-        ]
+        {"source": source, "translation": translation, "reference": reference}
+        for source, translation, reference in list(
+            zip(result.source, result.predicted, result.reference)
+        )[:MAX_SHOWN_PAIRS]
     ],
 )
-def _translations(outcome: Outcome) -> explain.Translations:
+def _translations(outcome: Outcome) -> explain.generation.Translations:
     data = subsample(outcome.test, MAX_PAIRS)
-    return explain.translations(outcome.model, data, names=(outcome.tokens, outcome.classes))
+    return explain.translations(outcome.model, data, vocabs=(outcome.tokens, outcome.classes))

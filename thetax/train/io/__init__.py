@@ -1,6 +1,6 @@
 """Weights on disk: safetensors, folders of pretrained models."""
 
-from .pretrained import Network as Network
+from .pretrained import PretrainedModel as PretrainedModel
 from .pretrained import load_pretrained as load_pretrained
 from .pretrained import save_pretrained as save_pretrained
 from .weights import load_weights as load_weights

@@ -1,9 +1,8 @@
-"""Whole networks that others trained, from the folder of their files; and folders that others can
-open.
+"""Loading and saving pretrained networks, in the folder layout of Hugging Face or from GGUF.
 
-A folder is one of Hugging Face's: `config.json`, `model.safetensors` or shards, perhaps the files
-of a tokeniser. Or it has a GGUF file, in which all of that is together. Nothing in it is run, and
-no size in it is believed before it is held against what the files hold.
+A Hugging Face folder has `config.json`, `model.safetensors` (or shards), and optionally the files
+of a tokeniser; a GGUF file contains all of it. No code of a folder is executed, and sizes are
+checked against the files before memory is allocated.
 """
 
 import json
@@ -33,16 +32,19 @@ from ...models.interop.to_config import config_from_model, expect_same_config
 from . import safetensors_io as shards
 from .weights import read_config
 
-_WORDS = 4 << 20  # the most bytes of a file of settings
-# so many times the numbers that are there may be announced; then it is told which are missing
-_SLACK = 4
-_OLD = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
+_MAX_SETTINGS_BYTES = 4 << 20
+# config.json may describe at most so many times the weights in the files; below this limit the
+# missing tensors are listed
+_MAX_SIZE_RATIO = 4
+_OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 
 
 @dataclass(frozen=True)
-class Network:
-    """A model, the settings it was made by, and the layer that reads the first token of a `BERT` or
-    `ViT`, if the files have it: the `pool` of a `SentenceClassifier`.
+class PretrainedModel:
+    """A pretrained model with its `config.json`.
+
+    `pool` is the pooling layer of a `BERT` or `ViT` for the first token, if the files contain it:
+    the `pool` of a `SentenceClassifier`.
     """
 
     model: Any
@@ -52,33 +54,33 @@ class Network:
 
     @cached_property
     def tokeniser(self) -> Tokeniser:
-        """What makes tokens of texts, read when it is first asked for."""
+        """The tokeniser, loaded on first access."""
         if _is_gguf(self.path):
             return gguf_tokeniser(read_gguf(self.path).token_table())
         return load_tokeniser(self.path)
 
     @cached_property
-    def chat(self) -> str:
-        """The template for messages, as its makers wrote it; "" where there is none."""
+    def chat_template(self) -> str:
+        """The Jinja template for chat messages; "" if there is none."""
         if _is_gguf(self.path):
-            return read_gguf(self.path).token_table().chat
-        if (own := self.path / "chat_template.jinja").is_file():
-            return _text(own)
+            return read_gguf(self.path).token_table().chat_template
+        file = self.path / "chat_template.jinja"
+        if file.is_file():
+            return _read_text(file)
         settings = self.path / "tokenizer_config.json"
-        found = (
-            shards.read_object(settings, limit=_WORDS).get("chat_template")
+        template = (
+            shards.read_object(settings, limit=_MAX_SETTINGS_BYTES).get("chat_template")
             if settings.is_file()
             else ""
         )
-        return found if isinstance(found, str) else ""
+        return template if isinstance(template, str) else ""
 
 
-def load_pretrained(path: str | Path) -> Network:
-    """The network in a folder of Hugging Face's layout, or in a GGUF file or the folder of one.
+def load_pretrained(path: str | Path) -> PretrainedModel:
+    """Loads a pretrained network from a Hugging Face folder or a GGUF file (or its folder).
 
-    `bert`, `vit`, `gpt2` and `llama` are read. Another kind, a setting these models do not have,
-    and tensors that are missing, superfluous or misshapen are a `ValueError`. Dropout of attention
-    weights, which matters only to further training, is not read.
+    Supported model types are `bert`, `vit`, `gpt2` and `llama`. Other model types, unsupported
+    settings, and missing, superfluous or misshapen tensors raise `ValueError`.
 
     >>> import tempfile
     >>> import jax.random as jr
@@ -95,15 +97,18 @@ def load_pretrained(path: str | Path) -> Network:
     """
     path = Path(path)
     if not path.exists():
-        raise ValueError(f"load_pretrained: there is no folder {path}; check the path.")
+        raise ValueError(f"load_pretrained: {path} does not exist. Check the path.")
     network = _from_gguf(path) if _is_gguf(path) else _from_folder(path)
-    if bad := [
+    names = tree.leaf_names(network.model)
+    not_finite = [
         name
-        for name, leaf in zip(tree.names(network.model), jax.tree.leaves(network.model))
-        if not _finite(leaf)
-    ]:
+        for name, leaf in zip(names, jax.tree.leaves(network.model))
+        if not bool(jnp.isfinite(leaf).all())
+    ]
+    if not_finite:
         raise ValueError(
-            f"load_pretrained: {path} has NaN or infinity in {', '.join(bad[:4])}; get it anew."
+            f"load_pretrained: {path} has NaN or infinity in {', '.join(not_finite[:4])}. Download "
+            "it again."
         )
     return network
 
@@ -117,17 +122,17 @@ def save_pretrained(
     pool: Linear | None = None,
     shard_bytes: int | None = None,
 ) -> None:
-    """Writes a folder that transformers opens: `config.json`, `model.safetensors` (or shards), the
-    tokeniser's files.
+    """Saves a model in the layout of Hugging Face's transformers: `config.json`,
+    `model.safetensors` (or shards) and the files of the tokeniser.
 
-    `config` adds settings that a model does not know, and may be those of the `Network` it was: the
-    longest text, the numbers of special tokens, the names of classes.
+    `config` adds settings that the model does not have, for instance those of the `PretrainedModel`
+    it came from: maximal length, ids of special tokens, class names.
     """
     folder = Path(folder)
     settings = config_from_model(model, config=config)
-    tensors = expect_same_config(model, settings).names.write(_headless(model))
+    tensors = expect_same_config(model, settings).names.write(_without_head(model))
     if pool is not None:
-        tensors |= _pooled(model, pool)
+        tensors |= _pool_tensors(model, pool)
     folder.mkdir(parents=True, exist_ok=True)
     if tokeniser is not None:
         save_tokeniser(tokeniser, folder)
@@ -136,38 +141,33 @@ def save_pretrained(
     shards.write_folder(folder, tensors, shard_bytes=shard_bytes)
 
 
-def _finite(leaf: jax.Array) -> bool:
-    return bool(jnp.isfinite(leaf).all())
-
-
 def _is_gguf(path: Path) -> bool:
     if path.is_dir():
         return not (path / "config.json").is_file() and any(path.glob("*.gguf"))
     return path.suffix == ".gguf"
 
 
-def _text(path: Path) -> str:
-    name, data = contents(path, limit=_WORDS)
+def _read_text(path: Path) -> str:
+    name, data = contents(path, limit=_MAX_SETTINGS_BYTES)
     with reading(name, "text"):
         return data.decode()
 
 
-def _from_folder(folder: Path) -> Network:
+def _from_folder(folder: Path) -> PretrainedModel:
     config = read_config(folder)
-    blank = model_from_config(config)
-    tensors = _today(shards.read_folder(folder))
-    if (
-        isinstance(blank.model, MaskedLM) and "cls.seq_relationship.weight" in tensors
-    ):  # as BERT itself was published
-        blank = model_from_config(config | {"architectures": ["BertForPreTraining"]})
-    _bound(blank, sum(tensor.size for tensor in tensors.values()), folder)
-    model = _read(blank, tensors, f"load_pretrained: the tensors of {folder}")
-    return Network(model, config, folder, _pooler(model, tensors))
+    abstract = model_from_config(config)
+    tensors = _current_names(shards.read_folder(folder))
+    if isinstance(abstract.model, MaskedLM) and "cls.seq_relationship.weight" in tensors:
+        # the published BERT has both pretraining heads
+        abstract = model_from_config(config | {"architectures": ["BertForPreTraining"]})
+    _check_size(abstract, sum(tensor.size for tensor in tensors.values()), folder)
+    model = _read(abstract, tensors, f"load_pretrained: the tensors of {folder}")
+    return PretrainedModel(model, config, folder, _read_pool(model, tensors))
 
 
-def _today(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The tensors under the names of today; norms had others in the first files."""
-    for old, new in _OLD.items():
+def _current_names(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The tensors with current names; early files have other names of norms."""
+    for old, new in _OLD_NAMES.items():
         tensors = {
             name.removesuffix(old) + new if name.endswith(old) else name: t
             for name, t in tensors.items()
@@ -175,68 +175,68 @@ def _today(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return tensors
 
 
-def _bound(blank: AbstractModel, room: int, path: Path) -> None:
-    count = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(blank.model))
-    if count > _SLACK * room:
+def _check_size(abstract: AbstractModel, n_stored: int, path: Path) -> None:
+    n_weights = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(abstract.model))
+    if n_weights > _MAX_SIZE_RATIO * n_stored:
         raise ValueError(
-            f"load_pretrained: the settings of {path} are those of {count:,} numbers, but its "
-            f"tensors hold {room:,}; they do not belong together."
+            f"load_pretrained: the settings in {path} describe {n_weights:,} weights, but its "
+            f"tensors have {n_stored:,}; they do not belong together."
         )
 
 
-def _bare(model: Any) -> bool:
-    """Whether it is a network for images without classes, whose files have no head."""
+def _has_no_head(model: Any) -> bool:
+    """Whether it is a `ViT` without classes, whose files contain no head."""
     return isinstance(model, ViT) and model.head.W.shape[0] == 0
 
 
-def _headless(model: Any) -> Any:
-    return eqx.tree_at(lambda m: m.head, model, None) if _bare(model) else model
+def _without_head(model: Any) -> Any:
+    return eqx.tree_at(lambda m: m.head, model, None) if _has_no_head(model) else model
 
 
-def _read(blank: AbstractModel, tensors: Mapping[str, np.ndarray], source: str) -> Any:
-    found = blank.names.read(tensors, _headless(blank.model), source=source)
-    if not _bare(blank.model):
-        return found
-    empty = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), blank.model.head)
-    return eqx.tree_at(lambda m: m.head, found, empty, is_leaf=lambda node: node is None)
+def _read(abstract: AbstractModel, tensors: Mapping[str, np.ndarray], source: str) -> Any:
+    model = abstract.names.read(tensors, _without_head(abstract.model), source=source)
+    if not _has_no_head(abstract.model):
+        return model
+    empty = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), abstract.model.head)
+    return eqx.tree_at(lambda m: m.head, model, empty, is_leaf=lambda node: node is None)
 
 
-def _pooled(model: Any, pool: Linear) -> dict[str, np.ndarray]:
-    if not isinstance(model, BERT) and not _bare(model):
+def _pool_tensors(model: Any, pool: Linear) -> dict[str, np.ndarray]:
+    if not isinstance(model, BERT) and not _has_no_head(model):
         raise ValueError(
-            "save_pretrained: a pool belongs to a BERT or a ViT without classes; got a "
+            "save_pretrained: pool needs a BERT or a ViT without classes as the model; got a "
             f"{type(model).__name__}."
         )
     root = "" if isinstance(model, BERT) else "vit."
     return {root + name: tensor for name, tensor in huggingface_pooler.write(pool).items()}
 
 
-def _pooler(model: Any, tensors: Mapping[str, np.ndarray]) -> Linear | None:
-    ends = ("pooler.dense.weight", "pooler.dense.bias")
-    found = [
+def _read_pool(model: Any, tensors: Mapping[str, np.ndarray]) -> Linear | None:
+    suffixes = ("pooler.dense.weight", "pooler.dense.bias")
+    layers = [
         jnp.array(tensor, jnp.float32)
-        for end in ends
+        for suffix in suffixes
         for name, tensor in tensors.items()
-        if name.endswith(end)
+        if name.endswith(suffix)
     ]
-    if not isinstance(model, BERT | ViT) or not found:
+    if not isinstance(model, BERT | ViT) or not layers:
         return None
-    if len(found) != 2:
+    if len(layers) != 2:
         raise ValueError(
-            f"load_pretrained: expected {ends[0]} and {ends[1]} once, got {len(found)} tensors."
+            f"load_pretrained: expected one {suffixes[0]} and one {suffixes[1]}; got "
+            f"{len(layers)} tensors."
         )
-    return Linear(found[0], found[1])
+    return Linear(layers[0], layers[1])
 
 
-def _from_gguf(path: Path) -> Network:
+def _from_gguf(path: Path) -> PretrainedModel:
     metadata, tensors = read_gguf(path)
     config = gguf_config(metadata, tensors)
-    blank = model_from_config(config)
+    abstract = model_from_config(config)
     files = path.glob("*.gguf") if path.is_dir() else [path]
-    _bound(
-        blank, 8 * sum(file.stat().st_size for file in files), path
-    )  # a number takes a bit or more
-    attention = blank.model.trunk.blocks.layers.attention
-    names = gguf_llama(heads=attention.heads, kv_heads=attention.groups)
-    model = names.read(tensors, blank.model, source=f"load_pretrained: the tensors of {path}")
-    return Network(model, config, path)
+    # a quantised weight takes at least one bit
+    _check_size(abstract, 8 * sum(file.stat().st_size for file in files), path)
+    attention = abstract.model.trunk.blocks.layers.attention
+    names = gguf_llama(heads=attention.heads, kv_heads=attention.kv_heads)
+    model = names.read(tensors, abstract.model, source=f"load_pretrained: the tensors of {path}")
+    return PretrainedModel(model, config, path)

@@ -1,8 +1,8 @@
-r"""$\theta$ on disk: a safetensors file whose names are the paths of the model's leaves; never a
-pickle.
+r"""Saving and loading weights as safetensors files, whose names are the paths of the model's
+leaves.
 
-With `names` it is a file of another library, and a folder is one in the layout of Hugging Face's
-libraries.
+With `names` the names are those of another library. A folder is in the layout of Hugging Face.
+Pickles are never opened.
 """
 
 from pathlib import Path
@@ -17,20 +17,21 @@ from ...models.interop.weight_names import WeightNames, batch_norms
 from . import safetensors_io as shards
 
 M = TypeVar("M")
-OWN = WeightNames()
-_NORMS = "batch_norms"  # in the metadata: the paths of those of the model
-_CONFIG, _LIMIT = "config.json", 2 << 20  # bytes; a thousand names of classes take 50,000
+OWN_NAMES = WeightNames()
+_BATCH_NORMS = "batch_norms"  # metadata key for the paths of the batch norms
+_CONFIG_FILE = "config.json"
+_MAX_CONFIG_BYTES = 2 << 20
 
 
 def save_weights(
-    path: str | Path, model: Any, *, names: WeightNames = OWN, shard_bytes: int | None = None
+    path: str | Path, model: Any, *, names: WeightNames = OWN_NAMES, shard_bytes: int | None = None
 ) -> None:
-    """Writes every leaf under its dotted path, e.g. `body.layers.0.W`, or as another library calls
-    it.
+    """Saves every leaf under its dotted path, e.g. `body.layers.0.W`, or under another library's
+    name.
 
-    A path that is a folder, or any path with `shard_bytes`, becomes a folder as Hugging Face's
-    libraries read it: `model.safetensors` or, beyond `shard_bytes` bytes, shards of at most that
-    size and their index. Files that were there are replaced.
+    If the path is a folder, or with `shard_bytes`, a folder in the layout of Hugging Face is
+    written: `model.safetensors` or, for more than `shard_bytes` bytes, shards of at most that size
+    with their index. Existing files are replaced.
 
     >>> import tempfile
     >>> import jax.numpy as jnp
@@ -45,34 +46,35 @@ def save_weights(
     """
     path = Path(path)
     tensors = names.write(model)
-    about = {} if names.rules else {_NORMS: "\n".join(sorted(_norms(model)))}
+    metadata = {} if names.rules else {_BATCH_NORMS: "\n".join(sorted(_norms(model)))}
     if shard_bytes is not None or path.is_dir():
-        return shards.write_folder(path, tensors, shard_bytes=shard_bytes, metadata=about)
-    kind = "pt" if names.rules else "thetax-2"  # what readers of torch's models expect
-    disk.write(path, safetensors.numpy.save(tensors, metadata={"format": kind} | about))
+        return shards.write_folder(path, tensors, shard_bytes=shard_bytes, metadata=metadata)
+    kind = "pt" if names.rules else "thetax-2"  # "pt" is what PyTorch readers expect
+    disk.write(path, safetensors.numpy.save(tensors, metadata={"format": kind} | metadata))
 
 
 def load_weights(
-    path: str | Path, like: M, *, names: WeightNames = OWN, allow_nan: bool = False
+    path: str | Path, like: M, *, names: WeightNames = OWN_NAMES, allow_nan: bool = False
 ) -> M:
-    """The model shaped as `like` with the weights of the file; `like` may be abstract
-    (`jax.eval_shape`).
+    """The model with the structure of `like` and the weights of a file or folder.
 
-    A folder has `model.safetensors`, or shards and `model.safetensors.index.json`. A damaged file
-    is a `ValueError`, and so are missing, superfluous and misshapen tensors, all told at once. A
-    file of another library, read with its `names`, may hold floats of another width.
+    `like` may be abstract (`jax.eval_shape`). A folder has `model.safetensors`, or shards and
+    `model.safetensors.index.json`. A damaged file raises `ValueError`, as do missing, superfluous
+    and misshapen tensors, which are all listed. Files of other libraries, read with `names`, may
+    have floats of another width.
 
-    NaN is refused unless `allow_nan`, and so are the weights of a folded model where `like` has a
-    `BatchNorm`, and the other way round: the leaves have the same names, but mean something else.
+    NaN raises `ValueError` unless `allow_nan`. So do the weights of a folded model if `like` has a
+    `BatchNorm`, and conversely: the leaves have the same names but another meaning.
     """
     path = Path(path)
-    found = shards.read_folder(path) if path.is_dir() else shards.read_file(path)
-    model = names.read(found, like, source=f"load_weights: the tensors of {path}")
+    tensors = shards.read_folder(path) if path.is_dir() else shards.read_file(path)
+    model = names.read(tensors, like, source=f"load_weights: the tensors of {path}")
     if not names.rules:
-        _expect_norms(path, _norms(like))
-    if not allow_nan and (bad := [name for name, tensor in found.items() if _has_nan(tensor)]):
+        _check_norms(path, _norms(like))
+    with_nan = [name for name, tensor in tensors.items() if _has_nan(tensor)]
+    if with_nan and not allow_nan:
         raise ValueError(
-            f"load_weights: {path} has NaN in {', '.join(bad[:4])}; take weights from before, or "
+            f"load_weights: {path} has NaN in {', '.join(with_nan[:4])}. Load earlier weights, or "
             "give allow_nan=True."
         )
     return model
@@ -86,28 +88,28 @@ def _norms(model: Any) -> set[str]:
     return {name or "the model" for name in batch_norms(model)}
 
 
-def _expect_norms(path: Path, here: set[str]) -> None:
-    """Refuses a file whose norms are those of a batch where ours are affine maps, or the other way
-    round.
+def _check_norms(path: Path, batch_norm_names: set[str]) -> None:
+    """Raises `ValueError` if a norm is a `BatchNorm` in the file but not in the model, or
+    conversely.
     """
-    written = shards.read_metadata(path).get(_NORMS)
-    if written is None:  # not by save_weights
+    written = shards.read_metadata(path).get(_BATCH_NORMS)
+    if written is None:  # not written by save_weights
         return
-    for name in sorted(here ^ set(filter(None, written.split("\n")))):
-        there, ours = (
+    for name in sorted(batch_norm_names ^ set(filter(None, written.split("\n")))):
+        saved, current = (
             ("folded into an affine map", "a BatchNorm")
-            if name in here
+            if name in batch_norm_names
             else ("a BatchNorm", "no BatchNorm")
         )
         raise ValueError(
-            f"load_weights: {name} is {there} in {path}, but {ours} in this model. Load the "
-            "weights into a model of "
-            "the kind that was saved: the one with the BatchNorm, or fold(model, xs) of it."
+            f"load_weights: {name} is {saved} in {path}, but {current} in this model. Load the "
+            "weights into the model with BatchNorm, or into fold_batch_norm(model, xs) of it, "
+            "whichever was saved."
         )
 
 
 def read_config(folder: str | Path) -> dict[str, Any]:
-    """The settings of a network, `config.json` in its folder.
+    """The content of `config.json` in the folder of a network.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -115,10 +117,9 @@ def read_config(folder: str | Path) -> dict[str, Any]:
     >>> read_config(folder)
     {'hidden_size': 384}
     """
-    path = Path(folder) / _CONFIG
+    path = Path(folder) / _CONFIG_FILE
     if not path.is_file():
         raise ValueError(
-            f"read_config: there is no file {path}; give the folder of a network in Hugging "
-            "Face's layout."
+            f"read_config: {path} does not exist. Give a folder in the layout of Hugging Face."
         )
-    return shards.read_object(path, limit=_LIMIT)
+    return shards.read_object(path, limit=_MAX_CONFIG_BYTES)

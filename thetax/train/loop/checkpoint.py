@@ -1,10 +1,9 @@
-"""Checkpoints that a crash cannot spoil: Orbax writes the arrays, a manifest of hashes vouches for
-them.
+"""Crash-safe checkpoints: arrays written by Orbax, with a manifest of checksums.
 
-A checkpoint is a folder `checkpoints/STEP/` with `arrays/` (Orbax), `place.json` (where the run
-stood) and `manifest.json` (the SHA-256 of every other file). It is written by a thread of its own
-under a hidden name and renamed when whole. Whoever reads takes the newest one whose files all match
-their hashes.
+A checkpoint is a folder `checkpoints/STEP/` with `arrays/` (Orbax), `position.json` (the position
+in the run) and `manifest.json` (the SHA-256 of every other file). A background thread writes it
+under a hidden name and renames it when it is complete. `restore` reads the newest checkpoint whose
+files all match their checksums.
 """
 
 import json
@@ -23,108 +22,111 @@ import orbax.checkpoint as ocp
 from ... import files as disk
 from ... import tree
 
-LONGEST = 600.0  # seconds between two checkpoints, whatever they cost
+MAX_INTERVAL = 600.0  # seconds between two checkpoints
 
 
 class Restored(NamedTuple):
-    """The newest whole checkpoint: its arrays, where the run stood, and what was wrong with newer
-    ones.
+    """The newest undamaged checkpoint: its arrays, its position in the run, and notes on damaged
+    newer ones.
     """
 
     arrays: Any
-    place: dict[str, Any]
+    position: dict[str, Any]
     notes: list[str]
 
 
 class Checkpoints:
-    """The checkpoints of one run; at most `share` of the running time is spent on writing them.
+    """The checkpoints of one run, written in at most the fraction `max_time` of the running time.
 
     >>> import tempfile
     >>> checkpoints = Checkpoints(Path(tempfile.mkdtemp()))
     >>> checkpoints.save(7, {"w": jnp.ones(3)}, {"epoch": 1})
     >>> checkpoints.wait()
-    >>> arrays, place, notes = checkpoints.restore(like={"w": jnp.zeros(3)})
-    >>> arrays["w"].tolist(), place, notes
+    >>> arrays, position, notes = checkpoints.restore(like={"w": jnp.zeros(3)})
+    >>> arrays["w"].tolist(), position, notes
     ([1.0, 1.0, 1.0], {'epoch': 1}, [])
     """
 
-    def __init__(self, folder: Path, *, max_to_keep: int = 2, share: float = 0.01):
-        self.folder, self.max_to_keep, self.share = Path(folder), max_to_keep, share
+    def __init__(self, folder: Path, *, max_to_keep: int = 2, max_time: float = 0.01):
+        self.folder = Path(folder)
+        self.max_to_keep = max_to_keep
+        self.max_time = max_time
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self._pending: Future[float] | None = None
-        self._cost, self._last = 0.03, time.monotonic()
+        self._cost = 0.03  # seconds of the last write
+        self._last = time.monotonic()
 
     def due(self) -> bool:
-        """Whether writing one now keeps within the share of time."""
+        """Whether a checkpoint should be written now."""
         idle = self._pending is None or self._pending.done()
-        return idle and time.monotonic() - self._last > min(self._cost / self.share, LONGEST)
+        return idle and time.monotonic() - self._last > min(
+            self._cost / self.max_time, MAX_INTERVAL
+        )
 
-    def save(self, step: int, arrays: Any, place: dict[str, Any]) -> None:
-        """Begins to write; the arrays are copied first, so the caller may give them away at
-        once.
-        """
-        began = time.monotonic()
+    def save(self, step: int, arrays: Any, position: dict[str, Any]) -> None:
+        """Starts writing a checkpoint of copies of the arrays, which the caller may donate."""
+        start = time.monotonic()
         self.wait()
         leaves = {
-            name: jnp.copy(_words(leaf))
-            for name, leaf in zip(tree.names(arrays), jax.tree.leaves(arrays))
+            name: jnp.copy(_key_data(leaf))
+            for name, leaf in zip(tree.leaf_names(arrays), jax.tree.leaves(arrays))
         }
-        self._pending = self._writer.submit(self._write, step, leaves, place)
+        self._pending = self._writer.submit(self._write, step, leaves, position)
         self._last = time.monotonic()
-        self._cost = max(self._cost, self._last - began)
+        self._cost = max(self._cost, self._last - start)
 
     def wait(self) -> None:
-        """Returns when what was begun is on disk; raises what went wrong there."""
+        """Waits until the started checkpoint is on disk; raises `OSError` if writing failed."""
         if self._pending is None:
             return
         pending, self._pending = self._pending, None
         try:
             self._cost = pending.result()
-        except (OSError, ValueError) as trouble:
+        except (OSError, ValueError) as error:
             newest = max(self.steps(), default=None)
-            safe = (
-                "no checkpoint was written before"
+            fallback = (
+                "No checkpoint was written before"
                 if newest is None
-                else f"the checkpoint of step {newest} is whole"
+                else f"The checkpoint of step {newest} is complete"
             )
             raise OSError(
-                f"A checkpoint could not be written to {self.folder}: {trouble}. "
-                f"{safe.capitalize()}; free some space or choose another folder, then resume."
-            ) from trouble
+                f"A checkpoint could not be written to {self.folder}: {error}. "
+                f"{fallback}; free some space or choose another folder, then resume."
+            ) from error
 
     def steps(self) -> list[int]:
         """The steps of the checkpoints on disk, oldest first."""
         return sorted(int(path.name) for path in self.folder.glob("[0-9]*") if path.name.isdigit())
 
     def restore(self, like: Any) -> Restored | None:
-        """The newest checkpoint that is whole, shaped as `like`; None where there is none."""
+        """The newest undamaged checkpoint with the structure of `like`; None if there is none."""
         notes = []
         for step in reversed(self.steps()):
             folder = self.folder / str(step)
-            if damage := _damage(folder):
+            if damage := _find_damage(folder):
                 notes.append(
                     f"checkpoint {step} is damaged ({damage}); falling back to an older one"
                 )
                 continue
             try:
-                place = json.loads((folder / "place.json").read_text())
-                return Restored(_read(folder / "arrays", like), place, notes)
-            except (
-                FileNotFoundError
-            ) as gone:  # removed by the process that trains, while this one looks
-                notes.append(f"checkpoint {step} went away ({gone}); falling back to an older one")
+                position = json.loads((folder / "position.json").read_text())
+                return Restored(_read(folder / "arrays", like), position, notes)
+            except FileNotFoundError as error:  # removed by the training process in the meantime
+                notes.append(
+                    f"checkpoint {step} was removed ({error}); falling back to an older one"
+                )
         return Restored(None, {}, notes) if notes else None
 
-    def _write(self, step: int, leaves: dict[str, Any], place: dict[str, Any]) -> float:
-        began = time.monotonic()
+    def _write(self, step: int, leaves: dict[str, Any], position: dict[str, Any]) -> float:
+        start = time.monotonic()
         hidden = self.folder / f".{step}"
         final = self.folder / str(step)
-        for leftover in self.folder.glob(".*"):  # of a process that was killed while it wrote
+        for leftover in self.folder.glob(".*"):  # of a process that was killed while writing
             shutil.rmtree(leftover, ignore_errors=True)
         hidden.mkdir(parents=True)
         with ocp.PyTreeCheckpointer() as writer:
             writer.save((hidden / "arrays").absolute(), leaves)
-        disk.write(hidden / "place.json", json.dumps(place))
+        disk.write(hidden / "position.json", json.dumps(position))
         hashes = {str(path.relative_to(hidden)): disk.sha256(path) for path in _files(hidden)}
         disk.write(hidden / "manifest.json", json.dumps(hashes, indent=1))
         if final.exists():  # the same step again, after a resume
@@ -133,20 +135,20 @@ class Checkpoints:
         disk.flush_folder(self.folder)
         for old in self.steps()[: -self.max_to_keep]:
             self._remove(old)
-        return time.monotonic() - began
+        return time.monotonic() - start
 
     def _remove(self, step: int) -> None:
-        doomed = self.folder / f".old-{step}"
-        os.rename(self.folder / str(step), doomed)  # never half a checkpoint under a real name
-        shutil.rmtree(doomed, ignore_errors=True)
+        hidden = self.folder / f".old-{step}"
+        os.rename(self.folder / str(step), hidden)  # no partial checkpoint under its name
+        shutil.rmtree(hidden, ignore_errors=True)
 
 
 def _is_key(leaf: Any) -> bool:
     return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
-def _words(leaf: Any) -> Any:
-    """A random key as the numbers it is; anything else as it is."""
+def _key_data(leaf: Any) -> Any:
+    """The data of a random key; other leaves unchanged."""
     return jr.key_data(leaf) if _is_key(leaf) else leaf
 
 
@@ -156,37 +158,38 @@ def _files(folder: Path) -> list[Path]:
     )
 
 
-def _damage(folder: Path) -> str | None:
+def _find_damage(folder: Path) -> str | None:
     """What is wrong with a checkpoint, or None."""
     try:
         manifest = json.loads((folder / "manifest.json").read_text())
         for name, expected in manifest.items():
             if disk.sha256(folder / name) != expected:
                 return f"{name} has another SHA-256"
-        if {"place.json"} - manifest.keys() or not any(
+        if {"position.json"} - manifest.keys() or not any(
             name.startswith("arrays") for name in manifest
         ):
             return "the manifest is incomplete"
     except FileNotFoundError as missing:
         return f"{Path(missing.filename).name} is missing"
-    except (OSError, ValueError, AttributeError) as trouble:
-        return f"the manifest cannot be read: {trouble}"
+    except (OSError, ValueError, AttributeError) as error:
+        return f"the manifest cannot be read: {error}"
     return None
 
 
 def _read(folder: Path, like: Any) -> Any:
-    names, (wanted, structure) = tree.names(like), jax.tree.flatten(like)
-    leaves = [_words(leaf) for leaf in wanted]
+    names = tree.leaf_names(like)
+    expected, structure = jax.tree.flatten(like)
+    leaves = [_key_data(leaf) for leaf in expected]
     with ocp.PyTreeCheckpointer() as reader:
-        found = reader.metadata(folder.absolute()).item_metadata.tree
+        metadata = reader.metadata(folder.absolute()).item_metadata.tree
         shapes = {name: (tuple(leaf.shape), str(leaf.dtype)) for name, leaf in zip(names, leaves)}
-        saved = {name: (tuple(found[name].shape), str(found[name].dtype)) for name in found}
+        saved = {name: (tuple(leaf.shape), str(leaf.dtype)) for name, leaf in metadata.items()}
         if shapes != saved:
-            odd = sorted(set(shapes.items()) ^ set(saved.items()))[0][0]
+            name = sorted(set(shapes.items()) ^ set(saved.items()))[0][0]
             raise ValueError(
-                f"The checkpoint in {folder.parent} is of another model or optimiser: {odd} is "
-                f"{saved.get(odd)} there and {shapes.get(odd)} here. Resume with the settings the "
-                "run began with, or choose a new folder."
+                f"The checkpoint in {folder.parent} is of another model or optimiser: {name} is "
+                f"{saved.get(name)} there and {shapes.get(name)} here. Resume with the original "
+                "settings, or choose a new folder."
             )
         target = dict(zip(names, leaves))
         restored = reader.restore(
@@ -194,9 +197,10 @@ def _read(folder: Path, like: Any) -> Any:
             item=target,
             restore_args=ocp.checkpoint_utils.construct_restore_args(target),
         )
-    keyed = lambda leaf, found: (
-        jr.wrap_key_data(found, impl=jr.key_impl(leaf)) if _is_key(leaf) else found
-    )
-    return jax.tree.unflatten(
-        structure, [keyed(leaf, restored[name]) for leaf, name in zip(wanted, names)]
-    )
+    values = [
+        jr.wrap_key_data(restored[name], impl=jr.key_impl(leaf))
+        if _is_key(leaf)
+        else restored[name]
+        for leaf, name in zip(expected, names)
+    ]
+    return jax.tree.unflatten(structure, values)

@@ -1,8 +1,8 @@
-r"""One call trains anything: validated, watched, checkpointed, resumable.
+r"""`fit`, the training loop: validation, early stopping, progress, checkpoints, resumption.
 
-`fit` is the host's half of the work: it runs the compiled chunks of `loop`, judges after every
-epoch, and keeps the run's folder. Chance comes from the numbers of the epoch and the step, never
-from hidden state, so a run that was killed and resumed ends with the same bits as one that was not.
+`fit` runs the compiled chunks of `compiled` on the host, evaluates the metrics after every epoch,
+and writes the folder of the run. Random keys are functions of the epoch and the step, so a run that
+was killed and resumed ends with bitwise the same weights.
 """
 
 import re
@@ -20,31 +20,38 @@ from jaxtyping import PRNGKeyArray
 from ... import tree
 from ...core import Batch, Iteration, Model, Objective
 from ...layers import has_batch_norm
-from .compiled import Chunk, Pace, Stream, chunks, judge, no_readings, shuffled, stream_chunks
-from .interrupt import listening
-from .progress import Progress, watch
-from .run import Damaged, Run
-from .run_log import Journal, Place
+from .compiled import (
+    Chunk,
+    ChunkLength,
+    Stream,
+    chunks,
+    epoch_order,
+    evaluate_metrics,
+    stream_chunks,
+    zero_sums,
+)
+from .interrupt import catch_interrupts
+from .progress import Progress, default_progress
+from .run import DamagedRun, Run
+from .run_log import FitState, RunLog
 from .settings import check_arrays, check_settings
 
-CALIBRATION = 1024  # training examples on which batch norms are folded for a validation
+CALIBRATION = 1024  # training examples on which batch norms are folded for validation
 
-
-SMALLER = (
-    "Try a smaller rate, optax.clip_by_global_norm(1.0) before the optimiser, or data of unit "
-    "scale."
+DIVERGENCE_ADVICE = (
+    "Try a smaller learning rate, optax.clip_by_global_norm(1.0) before the optimiser, or data of "
+    "unit scale."
 )
-WIDER = (
-    "A step computes in float16, whose largest number is 65504 and whose smallest normal one is "
-    "6e-5. Compute in bfloat16, as mixed_precision(objective) does, or in float32; or, if "
-    "gradients underflow, multiply the objective by a factor that the optimiser divides by "
-    "(optax.scale)."
+FLOAT16_ADVICE = (
+    "A step computes in float16, whose largest number is 65504 and smallest normal number 6e-5. "
+    "Compute in bfloat16, as mixed_precision(objective) does, or in float32; if gradients "
+    "underflow, scale the loss up and the gradients down (optax.scale)."
 )
 
 
-class Fit(NamedTuple):
-    """A trained model, its history (one number an epoch under each name), why the fit ended, and
-    what it began with.
+class FitResult(NamedTuple):
+    """The trained model, its history (one number per epoch under each name), why the fit ended, and
+    the initial model `start`.
     """
 
     model: Any
@@ -55,12 +62,17 @@ class Fit(NamedTuple):
     start: Any = None
 
 
-class Diverged(FloatingPointError):
-    """A loss or a gradient was not finite; carries the step and the name of the number."""
+class DivergenceError(FloatingPointError):
+    """A number such as the loss or the gradient norm was not finite; has its name and the step."""
 
-    def __init__(self, step: int, name: str, value: float, safe: str, advice: str = SMALLER):
-        self.step, self.name, self.value, self.safe = step, name, value, safe
-        super().__init__(f"The {name} became {value} at step {step}. {safe} {advice}")
+    def __init__(
+        self, step: int, name: str, value: float, checkpoint: str, advice: str = DIVERGENCE_ADVICE
+    ):
+        self.step = step
+        self.name = name
+        self.value = value
+        self.checkpoint = checkpoint
+        super().__init__(f"The {name} became {value} at step {step}. {checkpoint} {advice}")
 
 
 def fit(
@@ -76,23 +88,23 @@ def fit(
     key: PRNGKeyArray,
     run: Run | None = None,
     progress: Progress | None = None,
-) -> Fit:
-    r"""Runs an iteration over data for some epochs: the model, its history, and why it stopped.
+) -> FitResult:
+    r"""Trains a model: runs an iteration over the data for some epochs.
 
-    `data` is a pair `(xs, ys)` or any tree of arrays with the examples along the first axis; each
-    epoch visits them in a new order, without replacement, in batches (the few that fill no batch
-    wait for the next order). Or it is a function `stream(epoch)` that gives the batches of an
-    epoch, the same each time.
+    `data` is a pair `(xs, ys)` or any tree of arrays with the examples along the first axis. Each
+    epoch visits them in a new random order, without replacement, in batches; a remainder smaller
+    than a batch is left out of that epoch. Or `data` is a function `stream(epoch)` that returns the
+    batches of an epoch, the same at every call.
 
-    `validation` is a set of the same kind, or the fraction of `data` to hold out. After every epoch
-    each of the `metrics` (objectives; lower is better) is measured on it. With `patience=p` the fit
-    stops when the first metric has not improved for p epochs, and returns the best weights, not the
-    last (§8.3).
+    `validation` is a data set, or the fraction of `data` to hold out. After every epoch each of the
+    `metrics` (objectives; lower is better) is evaluated on it. With `patience=p` the fit stops
+    early when the first metric has not improved for p epochs, and returns the best weights instead
+    of the last (§8.3).
 
-    With a `run` the fit writes checkpoints and metrics into its folder; called again on the same
-    folder it goes on where it stood, and ends with the same bits. Ctrl-C (or SIGTERM) saves a
-    checkpoint and raises `KeyboardInterrupt`; without a run it ends the fit early and returns what
-    it has.
+    With a `run` the fit writes checkpoints and metrics to its folder. Called again on the same
+    folder it resumes, and ends with bitwise the same weights. Ctrl-C (or SIGTERM) saves a
+    checkpoint and raises `KeyboardInterrupt`; without a run it ends the fit early and returns the
+    current model.
 
     >>> import optax
     >>> from thetax.models import MLP
@@ -100,7 +112,7 @@ def fit(
     >>> xs = jr.normal(jr.key(0), (512, 2))
     >>> data = xs, (xs[:, 0] * xs[:, 1] > 0).astype(jnp.int32)
     >>> model = MLP.init(2, 32, 2, key=jr.key(1))
-    >>> found = fit(
+    >>> result = fit(
     ...     descend(cross_entropy, optax.adam(1e-2)),
     ...     model,
     ...     data,
@@ -111,7 +123,7 @@ def fit(
     ...     key=jr.key(2),
     ...     progress=Silent(),
     ... )
-    >>> bool(found.history["valid error"][-1] < 0.1), found.reason
+    >>> bool(result.history["valid error"][-1] < 0.1), result.reason
     (True, 'all 30 epochs done')
     """
     check_settings(
@@ -127,7 +139,7 @@ def fit(
     data, held_out, example = _prepare(model, data, validation, batch_size, key_split)
     size = len(jax.tree.leaves(example)[0])
     steps = None if callable(data) else len(jax.tree.leaves(data)[0]) // batch_size
-    progress = progress or watch()
+    progress = progress or default_progress()
     settings = {
         "epochs": epochs,
         "batch_size": batch_size,
@@ -137,51 +149,47 @@ def fit(
     if run is not None:
         settings |= {
             "key": jr.key_data(key),
-            "data": _described(example if callable(data) else data),
+            "data": _summarise(example if callable(data) else data),
         }
-        if found := _finished(run, model, settings, progress):
-            return found
-    start = _start(iteration, model, example, keep_best=patience is not None)
+        if result := _load_result(run, model, settings, progress):
+            return result
+    start = _initial_state(iteration, model, example, keep_best=patience is not None)
     calibration = _calibration(model, data, example, key_split)
-    journal = Journal(run, progress)
-    advised = _advised(iteration, model, example)
-    with closing(journal), advised, listening() as stop_asked:
-        journal.claim(settings)
-        place = journal.recall(start)
-        pace = Pace()
+    log = RunLog(run, progress)
+    explain_divergence = _explain_divergence(iteration, model, example)
+    with closing(log), explain_divergence, catch_interrupts() as stop_requested:
+        log.open(settings)
+        fit_state = log.restore(start)
+        length = ChunkLength()
         reason = None
         progress.start(epochs, steps, size)
-        while not (reason := _why_stop(place, epochs, patience, run)):
-            chunks = _epoch(
-                iteration, data, place, batch_size, (key_order, key_step), pace, journal
+        while not (reason := _stop_reason(fit_state, epochs, patience)):
+            keys = key_order, key_step
+            states = _run_epoch(iteration, data, fit_state, batch_size, keys, length, log)
+            for fit_state in states:
+                log.update(fit_state)
+                if stop_requested():
+                    log.stop(fit_state)
+                    return _result(fit_state, "interrupted", model)
+            trained = fit_state.state.model
+            values = evaluate_metrics(
+                tuple((metrics or {}).items()), trained, held_out, calibration
             )
-            for place in chunks:
-                journal.update(place)
-                if stop_asked():
-                    journal.leave(place)
-                    return _result(place, "interrupted", model)
-            scores = judge(tuple((metrics or {}).items()), place.state.model, held_out, calibration)
-            in_order = {
-                name: float(scores[name]) for name in metrics or () if name in scores
-            }  # jit sorts a dict
-            _check_sound(
-                {**in_order, "weights": 0.0 if tree.finite(place.state.model) else np.nan},
-                place,
-                journal,
-            )
-            place = _next_epoch(place, in_order, size, keep_best=patience is not None)
-            journal.epoch(place)
-        found = _result(place, reason, model)
-        journal.finish(place, found.model, reason)
-        if (
-            run is not None and stop_asked()
-        ):  # too late to stop this fit, but not what comes after it
+            # in the order of `metrics`, as jit sorts dictionaries by key
+            scores = {name: float(values[name]) for name in metrics or () if name in values}
+            weights = 0.0 if tree.all_finite(trained) else np.nan
+            _check_finite({**scores, "weights": weights}, fit_state, log)
+            fit_state = _next_epoch(fit_state, scores, size, keep_best=patience is not None)
+            log.epoch(fit_state)
+        result = _result(fit_state, reason, model)
+        log.finish(fit_state, result.model, reason)
+        if run is not None and stop_requested():  # this fit is finished, but the caller must stop
             raise KeyboardInterrupt(f"the fit in {run.folder} had just ended")
-        return found
+        return result
 
 
-def _described(data: Any) -> list[str]:
-    """Types, shapes and sums of sizes: enough to notice that a fit is resumed on other data."""
+def _summarise(data: Any) -> list[str]:
+    """Dtypes, shapes and sums of absolute values, to notice that a fit is resumed on other data."""
     total = lambda leaf: float(jnp.abs(leaf.astype(jnp.float32)).sum())
     return [
         f"{leaf.dtype}{list(leaf.shape)} of size {total(leaf):.5g}"
@@ -189,21 +197,21 @@ def _described(data: Any) -> list[str]:
     ]
 
 
-def _finished(run: Run, model: Any, settings: dict[str, Any], progress: Progress) -> Fit | None:
-    """What a fit that has ended left in its folder; nothing if its weights are damaged, and then it
-    goes on.
-    """
-    if not run.done:
+def _load_result(
+    run: Run, model: Any, settings: dict[str, Any], progress: Progress
+) -> FitResult | None:
+    """The saved result of a finished fit; None if it is not finished or its weights are damaged."""
+    if not run.is_finished:
         return None
-    run.agree(settings)
+    run.check_settings(settings)
     try:
-        weights, outcome = run.finished(like=model)
-    except Damaged as damage:
-        progress.note(f"{damage}; going on from the checkpoints")
+        weights, outcome = run.load_result(like=model)
+    except DamagedRun as error:
+        progress.note(f"{error}; resuming from the checkpoints")
         return None
-    return Fit(
+    return FitResult(
         weights,
-        columns(outcome["rows"]),
+        history_columns(outcome["rows"]),
         outcome["reason"],
         outcome["steps"],
         outcome["seconds"],
@@ -214,33 +222,32 @@ def _finished(run: Run, model: Any, settings: dict[str, Any], progress: Progress
 def _prepare(
     model: Model, data: Any, validation: Any, batch_size: int, key: PRNGKeyArray
 ) -> tuple[Any, Any, Any]:
-    """The training data, the validation set and the form of a batch; bad input is refused here."""
+    """The training data, the validation set and an example batch, after checking them."""
     if callable(data):
         if isinstance(validation, float):
-            raise ValueError(
-                "fit: a stream has no fraction to hold out; give a validation set of its own."
-            )
+            raise ValueError("fit: with a stream, validation must be a data set, not a fraction.")
         first = next(iter(cast(Stream, data)(0)), None)
         if first is None:
             raise ValueError(
-                "fit: stream(0) gave no batch; it must give at least one for every epoch."
+                "fit: stream(0) gave no batch; it must give at least one in every epoch."
             )
         check_arrays("stream(0)", first, model)
         example = jax.tree.map(jnp.asarray, first)
-        cut = 0
+        n_held_out = 0
     else:
         n = check_arrays("data", data, model, batch_size=batch_size)
-        cut = max(1, round(validation * n)) if isinstance(validation, float) else 0
-        if n - cut < batch_size:
+        n_held_out = max(1, round(validation * n)) if isinstance(validation, float) else 0
+        if n - n_held_out < batch_size:
             raise ValueError(
-                f"fit: {n} examples less {cut} held out leave fewer than one batch of {batch_size}."
+                f"fit: the {n - n_held_out} training examples left after holding out {n_held_out} "
+                f"are fewer than batch_size={batch_size}."
             )
         data = jax.tree.map(jnp.asarray, data)
         example = jax.tree.map(lambda a: a[:batch_size], data)
-    if cut:
+    if n_held_out:
         rows = jr.permutation(key, n)
-        validation = jax.tree.map(lambda a: a[rows[:cut]], data)
-        data = jax.tree.map(lambda a: a[rows[cut:]], data)
+        validation = jax.tree.map(lambda a: a[rows[:n_held_out]], data)
+        data = jax.tree.map(lambda a: a[rows[n_held_out:]], data)
     elif validation is not None:
         check_arrays("validation", validation, model)
         validation = jax.tree.map(jnp.asarray, validation)
@@ -248,120 +255,129 @@ def _prepare(
 
 
 def _calibration(model, data, example, key):
-    """Training inputs on which batch norms are folded for a validation; None where there is nothing
-    to fold.
-    """
+    """The inputs on which batch norms are folded for validation; None without batch norms."""
     if not has_batch_norm(model):
         return None
     if callable(data):
         return example[0]
-    return data[0][shuffled(key, 0, len(data[0]))[:CALIBRATION]]
+    return data[0][epoch_order(key, 0, len(data[0]))[:CALIBRATION]]
 
 
-def _start(iteration, model, example, *, keep_best):
-    total = no_readings(iteration, model, example)
-    own = lambda t: jax.tree.map(jnp.copy, t)  # the loop gives its buffers away, not the caller's
-    return Place(own(iteration.init(model)), own(model) if keep_best else (), total)
+def _initial_state(iteration, model, example, *, keep_best):
+    total = zero_sums(iteration, model, example)
+    copy = lambda t: jax.tree.map(jnp.copy, t)  # the loop donates its buffers, not the caller's
+    return FitState(copy(iteration.init(model)), copy(model) if keep_best else (), total)
 
 
-def _why_stop(place, epochs, patience, run):
-    if patience is not None and place.waited >= patience:
-        return f"no better for {patience} epoch{'s' if patience > 1 else ''}"
-    if place.epoch >= epochs:
+def _stop_reason(fit_state, epochs, patience):
+    if patience is not None and fit_state.waited >= patience:
+        return f"no improvement for {patience} epoch{'s' if patience > 1 else ''}"
+    if fit_state.epoch >= epochs:
         return f"all {epochs} epochs done" if epochs > 1 else "the only epoch done"
-    return "looked at before its end" if run is not None and run.look_only else None
+    return None
 
 
-def _epoch(iteration, data: Any, place, batch_size, keys, pace, journal) -> Iterator[Place]:
-    chunk = Chunk(place.state, place.total, place.step, {}, True)
-    began = time.monotonic()
+def _run_epoch(
+    iteration, data: Any, fit_state, batch_size, keys, length, log
+) -> Iterator[FitState]:
+    chunk = Chunk(fit_state.state, fit_state.total, fit_state.step, {}, True)
+    start = time.monotonic()
     if callable(data):
-        ways = stream_chunks(
-            iteration, cast(Stream, data)(place.epoch), chunk, epoch=place.epoch, key_step=keys[1]
+        epoch_chunks = stream_chunks(
+            iteration,
+            cast(Stream, data)(fit_state.epoch),
+            chunk,
+            epoch=fit_state.epoch,
+            key_step=keys[1],
         )
     else:
-        ways = chunks(
+        epoch_chunks = chunks(
             iteration,
             data,
             chunk,
-            epoch=place.epoch,
+            epoch=fit_state.epoch,
             batch_size=batch_size,
             key_order=keys[0],
             key_step=keys[1],
-            pace=pace,
+            length=length,
         )
-    for chunk in ways:
+    for chunk in epoch_chunks:
         now = time.monotonic()
-        place = place._replace(
+        fit_state = fit_state._replace(
             state=chunk.state,
             total=chunk.total,
             step=chunk.step,
-            steps=place.steps + chunk.step - place.step,
-            seconds=place.seconds + now - began,
+            steps=fit_state.steps + chunk.step - fit_state.step,
+            seconds=fit_state.seconds + now - start,
         )
-        began = now
-        if not chunk.sound:
-            _check_sound({name: float(value) for name, value in chunk.seen.items()}, place, journal)
-        yield place
+        start = now
+        if not chunk.is_finite:
+            numbers = {name: float(value) for name, value in chunk.last.items()}
+            _check_finite(numbers, fit_state, log)
+        yield fit_state
 
 
 @contextmanager
-def _advised(iteration: Iteration, model: Model, example: Batch) -> Iterator[None]:
-    """Where float16 is used its range is the likely cause, not the rate."""
+def _explain_divergence(iteration: Iteration, model: Model, example: Batch) -> Iterator[None]:
+    """Adds advice to a `DivergenceError` if a step uses float16, the likely cause."""
     try:
         yield
-    except Diverged as trouble:
+    except DivergenceError as error:
         step = lambda model, batch: iteration.step(iteration.init(model), batch, key=jr.key(0))
         if re.search(r"\bf16\[", str(jax.make_jaxpr(step)(model, example))):
-            raise Diverged(trouble.step, trouble.name, trouble.value, trouble.safe, WIDER) from None
+            raise DivergenceError(
+                error.step, error.name, error.value, error.checkpoint, FLOAT16_ADVICE
+            ) from None
         raise
 
 
-def _check_sound(numbers: dict[str, float], place: Place, journal: Journal) -> None:
-    """Never a silent NaN."""
+def _check_finite(numbers: dict[str, float], fit_state: FitState, log: RunLog) -> None:
+    """Raises `DivergenceError` unless all numbers are finite."""
     for name, value in numbers.items():
         if not np.isfinite(value):
-            journal.settle()
-            raise Diverged(place.steps, name, value, journal.safe())
+            log.wait()
+            raise DivergenceError(fit_state.steps, name, value, log.last_checkpoint())
 
 
-def _next_epoch(place, scores, size, *, keep_best):
-    """The place at the start of the next epoch, with a row for the one that ended."""
+def _next_epoch(fit_state, scores, size, *, keep_best):
+    """The state at the start of the next epoch, with a history row for the last."""
     train = {
-        f"train {name}": float(place.total[name]) / place.step
-        for name in sorted(place.total, reverse=True)
+        f"train {name}": float(fit_state.total[name]) / fit_state.step
+        for name in sorted(fit_state.total, reverse=True)
     }
-    spent = place.seconds - sum(row["seconds"] for row in place.rows)
+    seconds = fit_state.seconds - sum(row["seconds"] for row in fit_state.rows)
     row = {
-        "epoch": place.epoch + 1,
+        "epoch": fit_state.epoch + 1,
         **train,
         **{f"valid {name}": value for name, value in scores.items()},
-        "seconds": spent,
-        "examples/s": round(place.step * size / max(spent, 1e-9)),
+        "seconds": seconds,
+        "examples/s": round(fit_state.step * size / max(seconds, 1e-9)),
     }
-    place = place._replace(
-        epoch=place.epoch + 1,
+    fit_state = fit_state._replace(
+        epoch=fit_state.epoch + 1,
         step=0,
-        total=jax.tree.map(jnp.zeros_like, place.total),
-        rows=(*place.rows, row),
+        total=jax.tree.map(jnp.zeros_like, fit_state.total),
+        rows=(*fit_state.rows, row),
     )
     if not keep_best:
-        return place
-    watched = next(iter(scores.values()))
-    if place.lowest is None or watched < place.lowest:
-        return place._replace(
-            lowest=watched, waited=0, best=jax.tree.map(jnp.copy, place.state.model)
+        return fit_state
+    score = next(iter(scores.values()))
+    if fit_state.lowest is None or score < fit_state.lowest:
+        return fit_state._replace(
+            lowest=score, waited=0, best=jax.tree.map(jnp.copy, fit_state.state.model)
         )
-    return place._replace(waited=place.waited + 1)
+    return fit_state._replace(waited=fit_state.waited + 1)
 
 
-def _result(place, reason, start):
-    model = place.state.model if place.lowest is None else place.best
-    return Fit(model, columns(place.rows), reason, place.steps, place.seconds, start)
+def _result(fit_state, reason, start):
+    model = fit_state.state.model if fit_state.lowest is None else fit_state.best
+    return FitResult(
+        model, history_columns(fit_state.rows), reason, fit_state.steps, fit_state.seconds, start
+    )
 
 
-def columns(rows) -> dict[str, np.ndarray]:
-    """The history of a fit, of which there is one row an epoch."""
+def history_columns(rows) -> dict[str, np.ndarray]:
+    """The history of a fit as one array per name, from one row per epoch."""
     names = (
         [name for name in rows[0] if name not in ("epoch", "seconds", "examples/s")] if rows else []
     )

@@ -1,6 +1,4 @@
-"""Ctrl-C as a request, not an accident: the work in hand ends cleanly, a second one ends it at
-once.
-"""
+"""Catching Ctrl-C during a fit: the first one requests a stop, the second one stops at once."""
 
 import signal
 import threading
@@ -9,34 +7,32 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def listening() -> Iterator[Callable[[], bool]]:
-    """Gives a function that tells whether an interrupt (Ctrl-C, or a scheduler's SIGTERM) was asked
-    for.
+def catch_interrupts() -> Iterator[Callable[[], bool]]:
+    """Yields a function that says whether an interrupt (Ctrl-C or SIGTERM) has been requested.
 
-    Outside the main thread, where Python takes no signals, it never was.
+    Outside the main thread, where Python handles no signals, it is always False.
 
-    >>> with listening() as stop_asked:
-    ...     stop_asked()
+    >>> with catch_interrupts() as stop_requested:
+    ...     stop_requested()
     False
     """
-    asked = threading.Event()
+    requested = threading.Event()
     if threading.current_thread() is not threading.main_thread():
-        yield asked.is_set
+        yield requested.is_set
         return
 
-    def hear(number, frame):
-        if not asked.is_set():
-            asked.set()
+    def handle(number, frame):
+        if not requested.is_set():
+            requested.set()
             return
-        if callable(
-            program := before[signal.SIGINT]
-        ):  # the command line has a handler that is never lost
-            program(number, frame)
+        previous = before[signal.SIGINT]
+        if callable(previous):  # the handler of the command line
+            previous(number, frame)
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, hear) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield asked.is_set
+        yield requested.is_set
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -1,6 +1,6 @@
-"""What a fit says while it runs: a bar on a terminal, plain lines elsewhere, JSON for machines.
+"""Progress displays of a fit: a bar on a terminal, lines elsewhere, or JSON.
 
-A progress is anything with `start`, `update`, `epoch`, `note` and `close`; `fit` calls `update`
+A display has the methods `start`, `update`, `epoch`, `note` and `close`; `fit` calls `update`
 several times a second.
 """
 
@@ -12,33 +12,33 @@ from typing import Any, Protocol, TextIO, runtime_checkable
 
 @runtime_checkable
 class Progress(Protocol):
-    """How a fit is watched."""
+    """The interface of progress displays."""
 
     def start(self, epochs: int, steps: int | None, size: int) -> None:
-        """The fit begins: so many epochs of so many steps (if known) on so many examples each."""
+        """Called at the start, with the number of epochs, steps per epoch, examples per step."""
 
     def update(self, epoch: int, step: int, loss: float) -> None:
-        """That many steps of the epoch are done, with this mean loss."""
+        """Called after some steps, with their number in this epoch and the mean loss."""
 
     def epoch(self, row: dict[str, Any]) -> None:
-        """An epoch is done, with these numbers."""
+        """Called after every epoch, with its metrics."""
 
     def note(self, text: str) -> None:
-        """Something the user should know."""
+        """Called with a message for the user."""
 
     def close(self) -> None:
-        """The fit is over, well or not."""
+        """Called at the end, also after an error."""
 
 
-def watch(stream: TextIO | None = None) -> Progress:
-    """A bar if the stream (standard error) is a terminal, else lines."""
-    return Bar() if (stream or sys.stderr).isatty() else Lines(stream)
+def default_progress(stream: TextIO | None = None) -> Progress:
+    """A progress bar if the stream (standard error) is a terminal, otherwise lines."""
+    return ProgressBar() if (stream or sys.stderr).isatty() else ProgressLines(stream)
 
 
-def numbers(row: dict[str, Any]) -> str:
-    """The numbers of a row in one line.
+def format_metrics(row: dict[str, Any]) -> str:
+    """The metrics of a row as one line.
 
-    >>> numbers({"epoch": 3, "train loss": 0.12345, "valid error": 0.02})
+    >>> format_metrics({"epoch": 3, "train loss": 0.12345, "valid error": 0.02})
     'train loss 0.1235  valid error 0.0200'
     """
     return "  ".join(
@@ -47,7 +47,7 @@ def numbers(row: dict[str, Any]) -> str:
 
 
 class Silent:
-    """Says nothing."""
+    """No output."""
 
     def start(self, epochs: int, steps: int | None, size: int) -> None:
         pass
@@ -65,44 +65,47 @@ class Silent:
         pass
 
 
-class Lines:
-    """A line an epoch, but at most two a second, and one every ten seconds within a long epoch."""
+class ProgressLines:
+    """One line per epoch, at most two per second, and one every ten seconds within a long epoch."""
 
     def __init__(self, stream: TextIO | None = None):
-        self.stream, self.said, self.last = stream or sys.stderr, time.monotonic(), ""
+        self.stream = stream or sys.stderr
+        self.print_time = time.monotonic()
+        self.last = ""  # the last line, if it was not printed
 
     def start(self, epochs: int, steps: int | None, size: int) -> None:
-        self.epochs, self.steps, self.size, self.said = epochs, steps, size, time.monotonic()
+        self.epochs = epochs
+        self.steps = steps
+        self.print_time = time.monotonic()
 
     def update(self, epoch: int, step: int, loss: float) -> None:
-        if time.monotonic() - self.said > 10:
-            self._say(
+        if time.monotonic() - self.print_time > 10:
+            self._print(
                 f"epoch {epoch + 1}/{self.epochs}  step {step}/{self.steps or '?'}  loss {loss:.4f}"
             )
 
     def epoch(self, row: dict[str, Any]) -> None:
-        self.last = (
-            f"epoch {row['epoch']}/{self.epochs}  {numbers(row)}  {row['examples/s']:,} examples/s"
-        )
-        if time.monotonic() - self.said > 0.5 or row["epoch"] == 1:
-            self._say(self.last)
+        speed = f"{row['examples/s']:,} examples/s"
+        self.last = f"epoch {row['epoch']}/{self.epochs}  {format_metrics(row)}  {speed}"
+        if time.monotonic() - self.print_time > 0.5 or row["epoch"] == 1:
+            self._print(self.last)
             self.last = ""
 
     def note(self, text: str) -> None:
-        self._say(text)
+        self._print(text)
 
     def close(self) -> None:
-        if self.last:  # the last epoch is always told
-            self._say(self.last)
+        if self.last:  # the last epoch is always printed
+            self._print(self.last)
         self.last = ""
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         print(text, file=self.stream, flush=True)
-        self.said = time.monotonic()
+        self.print_time = time.monotonic()
 
 
 class JsonLines(Silent):
-    """A JSON object a line on standard output: `{"event": "epoch", ...}` or
+    """One JSON object per line on standard output: `{"event": "epoch", ...}` or
     `{"event": "note", ...}`.
     """
 
@@ -113,10 +116,8 @@ class JsonLines(Silent):
         print(json.dumps({"event": "note", "text": text}), flush=True)
 
 
-class Bar:
-    """A rich bar: epoch, time left, loss, validation, examples a second; the last give way on a
-    narrow terminal.
-    """
+class ProgressBar:
+    """A progress bar: epoch, remaining time, loss, validation metrics, examples per second."""
 
     def __init__(self):
         from rich.console import Console
@@ -124,7 +125,7 @@ class Bar:
         from rich.progress import Progress as RichProgress
         from rich.table import Column
 
-        words = TextColumn(
+        description = TextColumn(
             "{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)
         )
         count = TextColumn(
@@ -132,29 +133,38 @@ class Bar:
         )
         left = TimeRemainingColumn(table_column=Column(no_wrap=True, min_width=7))
         self.bar = RichProgress(
-            count, BarColumn(bar_width=12), left, words, console=Console(stderr=True), expand=True
+            count,
+            BarColumn(bar_width=12),
+            left,
+            description,
+            console=Console(stderr=True),
+            expand=True,
         )
 
     def start(self, epochs: int, steps: int | None, size: int) -> None:
-        self.steps, self.size, self.last = steps, size, ""
+        self.steps = steps
+        self.size = size
+        self.last = ""  # the validation metrics of the last epoch
         self.bar.start()
-        for task in self.bar.task_ids:  # of a fit before
+        for task in self.bar.task_ids:  # of an earlier fit
             self.bar.remove_task(task)
         self.task = self.bar.add_task("compiling", total=epochs, epoch=1)
-        self.clock, self.seen = time.monotonic(), 0
+        self.time = time.monotonic()
+        self.step = 0
 
     def update(self, epoch: int, step: int, loss: float) -> None:
         now = time.monotonic()
-        steps = step - self.seen if step > self.seen else step
-        speed = steps * self.size / max(now - self.clock, 1e-6)
-        part = step / self.steps if self.steps else 0.0
+        steps = step - self.step if step > self.step else step
+        speed = steps * self.size / max(now - self.time, 1e-6)
+        fraction = step / self.steps if self.steps else 0.0
         text = f"loss {loss:.4f}  {self.last}{speed:,.0f} examples/s"
-        self.bar.update(self.task, completed=epoch + part, epoch=epoch + 1, description=text)
-        self.clock, self.seen = now, step
+        self.bar.update(self.task, completed=epoch + fraction, epoch=epoch + 1, description=text)
+        self.time = now
+        self.step = step
 
     def epoch(self, row: dict[str, Any]) -> None:
         valid = {name: value for name, value in row.items() if name.startswith("valid")}
-        self.last = numbers(valid) + "  " if valid else ""
+        self.last = format_metrics(valid) + "  " if valid else ""
 
     def note(self, text: str) -> None:
         self.bar.console.print(text)

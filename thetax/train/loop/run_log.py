@@ -1,4 +1,4 @@
-"""What a fit tells the world: the user through a progress, the disk through a run's folder."""
+"""The state of a fit, and the log of a fit: progress for the user, checkpoints for a run."""
 
 import os
 import time
@@ -11,155 +11,140 @@ from ... import tree
 from .progress import Progress
 from .run import Run
 
-SECONDS = 3.0  # between two writes of the metrics
+METRICS_INTERVAL = 3.0  # seconds between two writes of the metrics
 
 
-class Place(NamedTuple):
-    """Where a fit stands: three trees of arrays on the device, and what is small enough for
-    JSON.
-    """
+class FitState(NamedTuple):
+    """The state of a fit: three trees of arrays on the device, and values saved as JSON."""
 
     state: Any  # of the iteration
-    best: Any  # the best weights so far, where there is patience
-    total: Any  # sums of the readings over the steps of this epoch
+    best: Any  # the best weights so far, with patience
+    total: Any  # sums of the reported numbers over the steps of this epoch
     epoch: int = 0
     step: int = 0  # within the epoch
-    steps: int = 0  # in all
+    steps: int = 0  # in all epochs
     rows: tuple[dict[str, Any], ...] = ()
-    lowest: float | None = None
-    waited: int = 0
+    lowest: float | None = None  # the best value of the first metric
+    waited: int = 0  # epochs without improvement
     seconds: float = 0.0
 
     def arrays(self) -> dict[str, Any]:
-        """What Orbax keeps."""
+        """The arrays, which Orbax saves."""
         return {"state": self.state, "best": self.best, "total": self.total}
 
-    def rest(self) -> dict[str, Any]:
-        """What JSON keeps."""
+    def position(self) -> dict[str, Any]:
+        """The other values, which are saved as JSON."""
         return {name: value for name, value in self._asdict().items() if name not in self.arrays()}
 
 
-class Journal:
-    """Speaks to the progress and, if there is a run, keeps its folder; without one it only
-    speaks.
-    """
+class RunLog:
+    """Reports to the progress display and, with a run, writes checkpoints and metrics."""
 
     def __init__(self, run: Run | None, progress: Progress):
-        self.run, self.progress, self.checkpoints, self.recorded = run, progress, None, 0.0
-        self.lock, self.saved = None, -1
+        self.run = run
+        self.progress = progress
+        self.checkpoints = None
+        self.metrics_time = 0.0  # of the last write of the metrics
+        self.lock = None
+        self.saved_step = -1  # of the last checkpoint
         if run is not None:
-            from .checkpoint import (
-                Checkpoints,
-            )  # brings Orbax, which only a fit with a folder needs
+            from .checkpoint import Checkpoints  # imports Orbax, which only a run needs
 
-            self.checkpoints = Checkpoints(run.folder / "checkpoints", share=run.share)
+            self.checkpoints = Checkpoints(run.folder / "checkpoints", max_time=run.checkpoint_time)
 
-    def recall(self, start: Place) -> Place:
-        """The place of the newest whole checkpoint, or the start."""
-        found = None if self.checkpoints is None else self.checkpoints.restore(like=start.arrays())
-        for note in found.notes if found else ():
-            self.progress.note(note)
-        looked_at = self.run.folder if self.run is not None and self.run.look_only else None
-        if found is None or found.arrays is None:
-            if looked_at is not None:
-                raise ValueError(
-                    f"{looked_at} holds no weights yet, no checkpoint and no model; train it first."
-                )
-            return start
-        arrays = jax.tree.map(jnp.asarray, found.arrays)
-        place = Place(**arrays, **{**found.place, "rows": tuple(found.place["rows"])})
-        self.record(place)
-        where = f"epoch {place.epoch + 1}, step {place.step}"
-        self.progress.note(
-            f"not finished: the weights are those of {where}"
-            if looked_at
-            else f"resumed at {where}"
+    def restore(self, start: FitState) -> FitState:
+        """The state of the newest undamaged checkpoint, or the start."""
+        restored = (
+            None if self.checkpoints is None else self.checkpoints.restore(like=start.arrays())
         )
-        return place
+        for note in restored.notes if restored else ():
+            self.progress.note(note)
+        if restored is None or restored.arrays is None:
+            return start
+        arrays = jax.tree.map(jnp.asarray, restored.arrays)
+        rows = tuple(restored.position["rows"])
+        fit_state = FitState(**arrays, **{**restored.position, "rows": rows})
+        self.write_metrics(fit_state)
+        self.progress.note(f"resumed at epoch {fit_state.epoch + 1}, step {fit_state.step}")
+        return fit_state
 
-    def update(self, place: Place) -> None:
-        """A chunk is done."""
-        loss = float(place.total.get("loss", next(iter(place.total.values())))) / max(1, place.step)
-        self.progress.update(place.epoch, place.step, loss)
+    def update(self, fit_state: FitState) -> None:
+        """Called after every chunk."""
+        loss = float(fit_state.total.get("loss", next(iter(fit_state.total.values())))) / max(
+            1, fit_state.step
+        )
+        self.progress.update(fit_state.epoch, fit_state.step, loss)
         if self.checkpoints is not None and self.checkpoints.due():
-            self.save(place)
+            self.save(fit_state)
 
-    def save(self, place: Place) -> None:
-        """Begins to write a checkpoint, unless this very step has one or its weights are not
-        finite.
-        """
+    def save(self, fit_state: FitState) -> None:
+        """Starts writing a checkpoint, unless this step has one or the weights are not finite."""
         if (
             self.checkpoints is None
-            or self.saved == place.steps
-            or not tree.finite(place.state.model)
+            or self.saved_step == fit_state.steps
+            or not tree.all_finite(fit_state.state.model)
         ):
             return
-        self.checkpoints.save(place.steps, place.arrays(), place.rest())
-        self.saved = place.steps
-        self.record(place)
+        self.checkpoints.save(fit_state.steps, fit_state.arrays(), fit_state.position())
+        self.saved_step = fit_state.steps
+        self.write_metrics(fit_state)
 
-    def leave(self, place: Place) -> None:
-        """The user asked to stop: with a folder the work is saved and the interrupt goes on to the
-        caller.
-        """
+    def stop(self, fit_state: FitState) -> None:
+        """Called on an interrupt: with a run, saves a checkpoint and raises `KeyboardInterrupt`."""
         if self.run is not None:
-            self.save(place)
-            self.settle()
+            self.save(fit_state)
+            self.wait()
             raise KeyboardInterrupt(
-                f"stopped at step {place.steps}; the run in {self.run.folder} can be resumed"
+                f"stopped at step {fit_state.steps}; the run in {self.run.folder} can be resumed"
             )
 
-    def epoch(self, place: Place) -> None:
-        """An epoch is done."""
-        self.progress.epoch(place.rows[-1])
-        if time.monotonic() - self.recorded > SECONDS:
-            self.record(place)
+    def epoch(self, fit_state: FitState) -> None:
+        """Called after every epoch."""
+        self.progress.epoch(fit_state.rows[-1])
+        if time.monotonic() - self.metrics_time > METRICS_INTERVAL:
+            self.write_metrics(fit_state)
 
-    def record(self, place: Place) -> None:
-        """Brings `metrics.jsonl` up to date; it is flushed to the disk, which is too slow for every
-        short epoch.
-        """
-        if self.run is not None and not self.run.look_only:
-            self.run.record(list(place.rows))
-            self.recorded = time.monotonic()
+    def write_metrics(self, fit_state: FitState) -> None:
+        """Writes `metrics.jsonl`; flushing to disk is too slow to do it after every short epoch."""
+        if self.run is not None:
+            self.run.write_metrics(list(fit_state.rows))
+            self.metrics_time = time.monotonic()
 
-    def claim(self, settings: dict[str, Any]) -> None:
-        """Makes sure, before any compute, that the folder is ours and can be written."""
-        if self.run is not None and not self.run.look_only:
-            self.lock = self.run.claim(settings)
+    def open(self, settings: dict[str, Any]) -> None:
+        """Locks the folder of the run and checks that it can be written, before any computation."""
+        if self.run is not None:
+            self.lock = self.run.lock(settings)
 
-    def finish(self, place: Place, model: Any, reason: str) -> None:
-        """The fit has ended of itself."""
-        self.settle()
-        self.record(place)
-        if self.run is not None and not self.run.look_only:
-            ended = {
+    def finish(self, fit_state: FitState, model: Any, reason: str) -> None:
+        """Called when the fit ends without an interrupt or error."""
+        self.wait()
+        self.write_metrics(fit_state)
+        if self.run is not None:
+            outcome = {
                 "reason": reason,
-                "steps": place.steps,
-                "seconds": place.seconds,
-                "rows": place.rows,
+                "steps": fit_state.steps,
+                "seconds": fit_state.seconds,
+                "rows": fit_state.rows,
             }
-            self.run.finish(model, ended)
+            self.run.finish(model, outcome)
 
     def close(self) -> None:
-        """The fit is over, well or not."""
+        """Called when the fit is over, also after an error."""
         self.progress.close()
         try:
-            self.settle()
+            self.wait()
         finally:
             if self.lock is not None:
                 os.close(self.lock)
 
-    def settle(self) -> None:
-        """Waits until what was begun is on disk."""
+    def wait(self) -> None:
+        """Waits until the last checkpoint is on disk."""
         if self.checkpoints is not None:
             self.checkpoints.wait()
 
-    def safe(self) -> str:
-        """What a user can go back to."""
+    def last_checkpoint(self) -> str:
+        """A sentence on the last checkpoint, for error messages."""
         steps = [] if self.checkpoints is None else self.checkpoints.steps()
-        return (
-            f"The last good checkpoint is that of step {steps[-1]}."
-            if steps
-            else "No checkpoint had been written."
-        )
+        if not steps:
+            return "No checkpoint was written."
+        return f"The last checkpoint is that of step {steps[-1]}."

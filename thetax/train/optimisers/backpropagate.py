@@ -1,5 +1,5 @@
-r"""Backpropagation written out (§3.1): forwards, keeping every $h_\ell$; then backwards, carrying
-$\delta_\ell$.
+r"""Backpropagation (§3.1): a forward pass that stores every activation $h_\ell$, then a backward
+pass that propagates $\delta_\ell$.
 
 For $F = F_L \circ \dots \circ F_1$ with $h_\ell = F_\ell[\theta_\ell](h_{\ell-1})$ and $h_0 = x$,
 
@@ -8,9 +8,9 @@ $$\delta_L = \frac{\partial \ell}{\partial \hat y}, \qquad
 \frac{\partial \ell}{\partial \theta_\ell} = \Big[\frac{\partial h_\ell}{\partial
 \theta_\ell}\Big]^\top \delta_\ell.$$
 
-Both transposed Jacobians of a layer act through one vector-Jacobian product; none is ever formed.
-For a graph that is no chain, `jax.grad` is this very algorithm, with the gradients summed where a
-value is used twice.
+Both transposed Jacobians of a layer are applied by one vector-Jacobian product, without forming
+them. For graphs that are not chains, `jax.grad` is the same algorithm, with gradients summed where
+a value is used more than once.
 """
 
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ from ..objectives.loss import Loss
 
 
 class Backprop(NamedTuple):
-    r"""The gradient, shaped like the chain; the loss; $h_0, \dots, h_L$; and
+    r"""Gradient (shaped like the chain), loss, activations $h_0, \dots, h_L$ and
     $\delta_0, \dots, \delta_L$.
     """
 
@@ -34,29 +34,29 @@ class Backprop(NamedTuple):
 
 
 def backpropagate(chain: Chain, loss: Loss, x: Any, y: Any) -> Backprop:
-    r"""The gradient of $l(F(x), y)$ in every parameter, every $h_\ell$ and every $\delta_\ell$, for
-    one example (§3.1).
+    r"""Gradient of $l(F(x), y)$ in every parameter, with all $h_\ell$ and $\delta_\ell$, for one
+    example (§3.1).
 
-    Each layer is called once and its vector-Jacobian product once, so the cost is linear in depth.
-    The layers may be anything a `Chain` takes: affine, pointwise, `Residual`, `Concat`, chains
-    again. The gradient is that of `jax.grad`. Departs: the notes drop the $\partial$ signs of the
-    recursion, and print the gradient of $\theta_\ell$ for $\delta_\ell$ as a row. Rumelhart, Hinton
-    & Williams 1986.
+    Each layer and its vector-Jacobian product are evaluated once, so the cost is linear in depth.
+    The layers may be anything a `Chain` takes: affine, pointwise, `Residual`, `Concat`, nested
+    chains. The gradient equals that of `jax.grad`. Departs: the notes drop the $\partial$ signs of
+    the recursion, and print the gradient of $\theta_\ell$ for $\delta_\ell$ as a row. Rumelhart,
+    Hinton & Williams 1986.
 
     >>> import jax.numpy as jnp
     >>> from thetax.layers import Linear
     >>> from thetax.train import squared_loss
     >>> chain = Chain(Linear(jnp.array([[2.0]])), jnp.square, Linear(jnp.array([[3.0]])))
-    >>> found = backpropagate(chain, squared_loss, jnp.array([1.0]), jnp.array([11.0]))
-    >>> [h.item() for h in found.activations], [delta.item() for delta in found.deltas]
+    >>> result = backpropagate(chain, squared_loss, jnp.array([1.0]), jnp.array([11.0]))
+    >>> [h.item() for h in result.activations], [delta.item() for delta in result.deltas]
     ([1.0, 2.0, 4.0, 12.0], [24.0, 12.0, 3.0, 1.0])
-    >>> found.gradient.layers[0].W.item(), found.gradient.layers[2].W.item()
+    >>> result.gradient.layers[0].W.item(), result.gradient.layers[2].W.item()
     (12.0, 4.0)
     """
     if not isinstance(chain, Chain):
         raise ValueError(
-            f"backpropagate: expected a Chain of layers, got {type(chain).__name__}; an MLP has "
-            "one as its body, and jax.grad serves any other model."
+            f"backpropagate: expected a Chain of layers; got {type(chain).__name__}. Use "
+            "model.body of an MLP, or jax.grad for any other model."
         )
     activations = [x]
     pullbacks = []

@@ -1,7 +1,8 @@
-r"""From an objective and an optimiser to an Iteration, and functions from Iterations to Iterations.
+r"""Gradient descent as an Iteration, weight averaging (EMA, SWA) and training of ensembles.
 
-`descend` makes one of any Optax optimiser; `ema` and `swa` average its weights; `restarts` runs
-several at once. In each the answer is `state.model`.
+`descend` makes an Iteration of an objective and any Optax optimiser; `ema` and `swa` average the
+weights of an iteration; `per_member` trains the members of an ensemble in parallel. The result is
+always `state.model`.
 """
 
 from typing import Any, NamedTuple
@@ -13,34 +14,35 @@ import optax
 from jaxtyping import Array, Int
 
 from ... import tree
+from ...check import expect_count
 from ...core import Iteration, Objective, Scalar
 from ...layers import Ensemble
 
 
-class Descent(NamedTuple):
-    """Weights, and what the optimiser remembers of the way."""
+class DescentState(NamedTuple):
+    """The model and the state of the Optax optimiser."""
 
     model: Any
-    memory: Any
+    optimiser_state: Any
 
 
-class Step(NamedTuple):
-    """What one step saw: the objective on its batch, and the length of the gradient."""
+class StepInfo(NamedTuple):
+    """The loss on the batch of a step, and the L2 norm of its gradient."""
 
     loss: Scalar
-    gradient: Scalar
+    gradient: Scalar  # the norm
 
 
 def descend(
     objective: Objective, optimiser: optax.GradientTransformation, *, accumulate: int = 1
 ) -> Iteration:
-    r"""$\theta \leftarrow \theta + u(\nabla_\theta\, \ell(f[\theta], B))$ on a batch $B$, where $u$
-    is Optax's (§3.2).
+    r"""Gradient descent on an objective with an Optax optimiser:
+    $\theta \leftarrow \theta + u(\nabla_\theta\, \ell(f[\theta], B))$ on a batch $B$ (§3.2).
 
-    Any Optax transformation serves: schedules, clipping
-    (`optax.chain(optax.clip_by_global_norm(1.0), ...)`) and line searches (`optax.lbfgs()`)
-    included. With `accumulate=a` the batch is worked off in `a` equal parts and their gradients
-    averaged: the same step in less memory (but for chance and batch norms).
+    Any Optax transformation can be used, including learning-rate schedules, gradient clipping
+    (`optax.chain(optax.clip_by_global_norm(1.0), ...)`) and line searches (`optax.lbfgs()`).
+    `accumulate=a` is gradient accumulation: the gradients of `a` equal parts of the batch are
+    averaged, which gives the same step in less memory (except for random numbers and batch norms).
 
     >>> from thetax.core import run
     >>> from thetax.layers import Linear
@@ -53,52 +55,51 @@ def descend(
     [[1.0, 2.0, 3.0]]
     """
     if not callable(objective) or not hasattr(optimiser, "update"):
-        raise ValueError("descend: expected an objective and an Optax optimiser, in this order.")
-    if accumulate < 1:
-        raise ValueError(f"descend: accumulate must be at least 1; got {accumulate}.")
+        raise ValueError(
+            "descend: expected an objective and an Optax optimiser, in this order; got "
+            f"{type(objective).__name__} and {type(optimiser).__name__}."
+        )
+    expect_count("descend", accumulate=accumulate)
     optimiser = optax.with_extra_args_support(optimiser)
 
     def init(model):
-        strong = lambda a: (
-            jnp.asarray(a, a.dtype) if getattr(a, "weak_type", False) else a
-        )  # as it is after a step
-        return Descent(model, jax.tree.map(strong, optimiser.init(model)))
+        # Weakly typed leaves become strongly typed, as they are after a step.
+        strong = lambda a: jnp.asarray(a, a.dtype) if getattr(a, "weak_type", False) else a
+        return DescentState(model, jax.tree.map(strong, optimiser.init(model)))
 
     def step(state, batch, *, key):
-        value = lambda model: objective(model, batch, key=key)
+        loss_of = lambda model: objective(model, batch, key=key)
         if accumulate == 1:
-            loss, grad = jax.value_and_grad(value)(state.model)
+            loss, grad = jax.value_and_grad(loss_of)(state.model)
         else:
-            loss, grad = _accumulated(objective, state.model, batch, accumulate, key)
-        update, memory = optimiser.update(
-            grad, state.memory, state.model, value=loss, grad=grad, value_fn=value
+            loss, grad = _accumulate_gradients(objective, state.model, batch, accumulate, key)
+        update, optimiser_state = optimiser.update(
+            grad, state.optimiser_state, state.model, value=loss, grad=grad, value_fn=loss_of
         )
-        return Descent(optax.apply_updates(state.model, update), memory), Step(
-            loss, tree.norm(grad)
-        )
+        model = optax.apply_updates(state.model, update)
+        return DescentState(model, optimiser_state), StepInfo(loss, tree.norm(grad))
 
     return Iteration(init, step)
 
 
-def _accumulated(objective, model, batch, parts, key):
+def _accumulate_gradients(objective, model, batch, parts, key):
+    """The mean loss and gradient over equal parts of the batch, computed one after the other."""
     size = len(jax.tree.leaves(batch)[0])
     if size % parts:
-        raise ValueError(
-            f"descend: a batch of {size} does not split into accumulate={parts} equal parts."
-        )
+        raise ValueError(f"descend: accumulate must divide the batch size of {size}; got {parts}.")
 
     def add(total, item):
         index, part = item
-        found = jax.value_and_grad(objective)(model, part, key=jr.fold_in(key, index))
-        return tree.axpy(1 / parts, found, total), None
+        loss_and_grad = jax.value_and_grad(objective)(model, part, key=jr.fold_in(key, index))
+        return tree.axpy(1 / parts, loss_and_grad, total), None
 
     pieces = jax.tree.map(lambda a: a.reshape(parts, size // parts, *a.shape[1:]), batch)
     start = jnp.zeros(()), tree.zeros_like(model)
     return jax.lax.scan(add, start, (jnp.arange(parts), pieces))[0]
 
 
-class Averaged(NamedTuple):
-    """The running average of the weights, and the iteration that goes on beneath it."""
+class AveragedState(NamedTuple):
+    """The averaged model, the state of the wrapped iteration and the number of steps."""
 
     model: Any
     inner: Any
@@ -106,18 +107,18 @@ class Averaged(NamedTuple):
 
 
 def ema(iteration: Iteration, *, decay: float) -> Iteration:
-    r"""Answers with the moving average
+    r"""Exponential moving average of the weights,
     $\bar\theta_t = \beta_t \bar\theta_{t-1} + (1 - \beta_t)\theta_t$.
 
-    The decay warms up, $\beta_t = \min(\beta, \frac{t}{t + 9})$, so that the start is forgotten.
-    Polyak & Juditsky 1992.
+    The decay warms up, $\beta_t = \min(\beta, \frac{t}{t + 9})$, so that the initial weights are
+    forgotten. Polyak & Juditsky 1992.
 
     >>> from thetax.train import squared_error
     >>> ema(descend(squared_error, optax.sgd(0.1)), decay=0.99).init(jnp.zeros(2)).steps.item()
     0
     """
     if not 0 <= decay < 1:
-        raise ValueError(f"ema: decay must lie in [0, 1); got {decay}.")
+        raise ValueError(f"ema: decay must be in [0, 1); got {decay}.")
 
     def weight(steps):
         return 1 - jnp.minimum(decay, steps / (steps + 9))
@@ -126,13 +127,14 @@ def ema(iteration: Iteration, *, decay: float) -> Iteration:
 
 
 def swa(iteration: Iteration, *, start: int) -> Iteration:
-    r"""Answers with the mean of the weights from step `start` on, and before it with the last.
+    r"""Stochastic weight averaging: the mean of the weights from step `start` on (Izmailov et al.
+    2018).
 
-    Stochastic weight averaging (Izmailov et al. 2018), every step counting alike.
+    All steps have equal weight. Before step `start` the result is the current model.
     """
 
     if start < 0:
-        raise ValueError(f"swa: start counts steps and must not be negative; got {start}.")
+        raise ValueError(f"swa: start must be a number of steps >= 0; got {start}.")
 
     def weight(steps):
         return 1 / jnp.maximum(1, steps - start + 1)
@@ -142,30 +144,30 @@ def swa(iteration: Iteration, *, start: int) -> Iteration:
 
 def _averaged(iteration, weight):
     def init(model):
-        return Averaged(model, iteration.init(model), jnp.zeros((), jnp.int32))
+        return AveragedState(model, iteration.init(model), jnp.zeros((), jnp.int32))
 
     def step(state, batch, *, key):
         inner, info = iteration.step(state.inner, batch, key=key)
         steps = state.steps + 1
-        share = weight(steps.astype(jnp.float32))
-        mix = lambda mean, new: mean + share.astype(new.dtype) * (new - mean)
-        return Averaged(jax.tree.map(mix, state.model, inner.model), inner, steps), info
+        new_weight = weight(steps.astype(jnp.float32))
+        mix = lambda mean, new: mean + new_weight.astype(new.dtype) * (new - mean)
+        return AveragedState(jax.tree.map(mix, state.model, inner.model), inner, steps), info
 
     return Iteration(init, step)
 
 
-class Restarts(NamedTuple):
-    """The states of all members, stacked, and their pooled model."""
+class EnsembleState(NamedTuple):
+    """The ensemble, and the stacked states of its members."""
 
     model: Any
     inner: Any
 
 
-def restarts(iteration: Iteration) -> Iteration:
-    """Trains every member of an `Ensemble` by itself, all at once; the answer pools their
-    predictions.
+def per_member(iteration: Iteration) -> Iteration:
+    """Trains the members of an `Ensemble` independently and in parallel (`vmap`).
 
-    Each member sees the same batches with chance of its own, and begins where it was drawn.
+    The members see the same batches, with a key of their own each. Deep ensembles, or the same
+    training from several random initialisations.
 
     >>> from functools import partial
     >>> from thetax.core import run
@@ -174,7 +176,7 @@ def restarts(iteration: Iteration) -> Iteration:
     >>> net = Ensemble.init(partial(Linear.init, 3, 1), 4, key=jr.key(0))
     >>> batches = jr.normal(jr.key(1), (5, 8, 3)), jnp.zeros((5, 8))
     >>> state, (_, info) = run(
-    ...     restarts(descend(squared_error, optax.sgd(0.1))), net, batches, key=jr.key(2)
+    ...     per_member(descend(squared_error, optax.sgd(0.1))), net, batches, key=jr.key(2)
     ... )
     >>> info.loss.shape, state.model(jnp.ones(3)).shape
     ((5, 4), (1,))
@@ -183,13 +185,14 @@ def restarts(iteration: Iteration) -> Iteration:
     def init(ensemble):
         if not isinstance(ensemble, Ensemble):
             raise ValueError(
-                f"restarts: expected an Ensemble, got {type(ensemble).__name__}; see Ensemble.init."
+                f"per_member: expected an Ensemble; got {type(ensemble).__name__}. Make one with "
+                "Ensemble.init."
             )
-        return Restarts(ensemble, jax.vmap(iteration.init)(ensemble.members))
+        return EnsembleState(ensemble, jax.vmap(iteration.init)(ensemble.members))
 
     def step(state, batch, *, key):
         keys = jr.split(key, len(jax.tree.leaves(state.inner)[0]))
         inner, info = jax.vmap(lambda s, key: iteration.step(s, batch, key=key))(state.inner, keys)
-        return Restarts(Ensemble(inner.model, state.model.pool), inner), info
+        return EnsembleState(Ensemble(inner.model, state.model.pool), inner), info
 
     return Iteration(init, step)

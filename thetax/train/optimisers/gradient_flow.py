@@ -1,9 +1,8 @@
-r"""The gradient flow $\dot\theta = -\nabla h(\theta)$ (§3.2): what gradient descent follows in
-steps of $\eta$.
+r"""Gradient flow $\dot\theta = -\nabla h(\theta)$ (§3.2), the limit of gradient descent for small
+steps $\eta$.
 
-Along it $\dot h = -\|\nabla h\|^2$, so the loss never rises. It is solved by Diffrax with steps
-that adapt to the tolerance; Euler's method with a constant step $\eta$ would be gradient descent
-itself.
+Along the flow $\dot h = -\|\nabla h\|^2$, so the loss never increases. The equation is solved by
+Diffrax with adaptive steps; Euler's method with a constant step $\eta$ is gradient descent.
 """
 
 from functools import partial
@@ -19,16 +18,18 @@ from ... import tree
 from ...core import Batch, Objective
 
 
-class Flow(NamedTuple):
-    r"""$\theta$ at the last of the times; $\theta$, $h$ and $\|\nabla h\|$ at each; and the
-    solver's steps.
+class GradientFlow(NamedTuple):
+    r"""The solution at given times: models $\theta$, losses $h$ and gradient norms
+    $\|\nabla h\|$.
+
+    `model` is the model at the last time; `steps` the number of steps the solver took.
     """
 
     model: Any
     models: Any  # stacked along a first axis of every leaf
     times: Float[Array, " t"]
     losses: Float[Array, " t"]
-    gradients: Float[Array, " t"]
+    gradient_norms: Float[Array, " t"]
     steps: Int[Array, ""]
 
 
@@ -40,21 +41,22 @@ def gradient_flow(
     times: Any,
     tolerance: float = 1e-6,
     solver: Any = None,
-    limit: int = 100_000,
-) -> Flow:
-    r"""Solves $\dot\theta = -\nabla h(\theta)$ from the given model at $t = 0$, and reports at the
-    given times (§3.2).
+    max_steps: int = 100_000,
+) -> GradientFlow:
+    r"""Solves $\dot\theta = -\nabla h(\theta)$ from the given model at $t = 0$; returns the
+    solution at `times` (§3.2).
 
-    `solver` is any of Diffrax's, `Tsit5()` unless told; where the curvature is large along some
-    directions and small along others take an implicit one, `diffrax.Kvaerno5()`. The solver gives
-    up after `limit` steps.
+    `solver` is any Diffrax solver, by default `Tsit5()`. For stiff flows (curvature large in some
+    directions and small in others) use an implicit one, `diffrax.Kvaerno5()`. `tolerance` is the
+    relative and absolute tolerance of the step-size controller. `RuntimeError` is raised if
+    `max_steps` steps do not reach the last time.
 
     >>> bowl = lambda w, batch: jnp.vdot(w, w) / 2
-    >>> found = gradient_flow(bowl, jnp.ones(2), None, times=[0.0, 1.0])
-    >>> found.model.round(3).tolist(), found.losses.round(3).tolist()
+    >>> flow = gradient_flow(bowl, jnp.ones(2), None, times=[0.0, 1.0])
+    >>> flow.model.round(3).tolist(), flow.losses.round(3).tolist()
     ([0.368..., 0.368...], [1.0, 0.135...])
     """
-    import diffrax  # here, for whoever only trains does not need it
+    import diffrax  # imported here because it is slow to import
 
     ts = np.asarray(times, float)
     if (
@@ -65,44 +67,45 @@ def gradient_flow(
         or (np.diff(ts) <= 0).any()
     ):
         raise ValueError(
-            f"gradient_flow: times must be a row of increasing times from 0 on; got {times!r}."
+            f"gradient_flow: times must be a 1-d array of increasing finite times >= 0; got "
+            f"{times!r}."
         )
     if not tolerance > 0:
-        raise ValueError(f"gradient_flow: tolerance must be positive; got {tolerance}.")
+        raise ValueError(f"gradient_flow: tolerance must be > 0; got {tolerance}.")
     if ts[-1] == 0:
         raise ValueError(
-            "gradient_flow: the last time is 0, where the flow begins; give a later one."
+            "gradient_flow: the last of times must be > 0, where the flow begins; got 0."
         )
-    _expect_finite(*_measure(objective, model, batch))
-    found, done = _flow(
-        objective, model, batch, jnp.asarray(ts), tolerance, solver or diffrax.Tsit5(), limit
+    _expect_finite(*_loss_and_gradient_norm(objective, model, batch))
+    flow, done = _flow(
+        objective, model, batch, jnp.asarray(ts), tolerance, solver or diffrax.Tsit5(), max_steps
     )
     if not isinstance(done, Tracer) and not done:
         raise RuntimeError(
-            f"gradient_flow: the solver gave up after {int(found.steps)} of limit={limit} steps, "
-            f"before time {ts[-1]}; try solver=diffrax.Kvaerno5() if the flow is stiff, a larger "
-            "limit, or a larger tolerance."
+            f"gradient_flow: the solver stopped after {int(flow.steps)} steps "
+            f"(max_steps={max_steps}), before time {ts[-1]}. Use solver=diffrax.Kvaerno5() if the "
+            "flow is stiff, a larger max_steps, or a larger tolerance."
         )
-    return found
+    return flow
 
 
 def _expect_finite(loss: Any, gradient: Any) -> None:
     if not isinstance(loss, Tracer) and not (np.isfinite(loss) and np.isfinite(gradient)):
         raise ValueError(
             f"gradient_flow: the loss at the given model is {float(loss):g} and its gradient has "
-            f"norm {float(gradient):g}, but a flow needs both finite; look for NaN or infinity in "
-            "the model and the batch."
+            f"norm {float(gradient):g}; both must be finite. Look for NaN or infinity in the model "
+            "and the batch."
         )
 
 
 @partial(jax.jit, static_argnames="objective")
-def _measure(objective: Objective, model: Any, batch: Any) -> tuple[Any, Any]:
-    r"""$h(\theta)$ and $\|\nabla h(\theta)\|$."""
+def _loss_and_gradient_norm(objective: Objective, model: Any, batch: Any) -> tuple[Any, Any]:
+    r"""The loss $h(\theta)$ and the gradient norm $\|\nabla h(\theta)\|$."""
     loss, g = jax.value_and_grad(objective)(model, batch)
     return loss, tree.norm(g)
 
 
-@partial(jax.jit, static_argnames=("objective", "solver", "limit"))
+@partial(jax.jit, static_argnames=("objective", "solver", "max_steps"))
 def _flow(
     objective: Objective,
     model: Any,
@@ -110,8 +113,8 @@ def _flow(
     times: Any,
     tolerance: Any,
     solver: Any,
-    limit: int,
-) -> tuple[Flow, Any]:
+    max_steps: int,
+) -> tuple[GradientFlow, Any]:
     import diffrax
 
     velocity = lambda t, theta, batch: jax.tree.map(jnp.negative, jax.grad(objective)(theta, batch))
@@ -125,12 +128,14 @@ def _flow(
         args=batch,
         saveat=diffrax.SaveAt(ts=times),
         stepsize_controller=diffrax.PIDController(rtol=tolerance, atol=tolerance),
-        max_steps=limit,
+        max_steps=max_steps,
         throw=False,
     )
 
     models = solution.ys
-    losses, gradients = jax.lax.map(lambda theta: _measure(objective, theta, batch), models)
+    losses, gradient_norms = jax.lax.map(
+        lambda theta: _loss_and_gradient_norm(objective, theta, batch), models
+    )
     last = jax.tree.map(lambda leaf: leaf[-1], models)
-    flow = Flow(last, models, times, losses, gradients, solution.stats["num_steps"])
+    flow = GradientFlow(last, models, times, losses, gradient_norms, solution.stats["num_steps"])
     return flow, solution.result == diffrax.RESULTS.successful

@@ -1,16 +1,16 @@
 """Hyper-parameter search and cross-validation."""
 
+from .cross_validation import CrossValidationResult as CrossValidationResult
 from .cross_validation import Fold as Fold
-from .cross_validation import Validation as Validation
 from .cross_validation import cross_validate as cross_validate
-from .cross_validation import folds as folds
-from .one_standard_error import Simplest as Simplest
-from .one_standard_error import choose_simplest as choose_simplest
-from .parallel import Task as Task
+from .cross_validation import k_folds as k_folds
+from .one_standard_error import OneStandardErrorResult as OneStandardErrorResult
+from .one_standard_error import one_standard_error_rule as one_standard_error_rule
+from .parallel import TuningTask as TuningTask
 from .search_space import Choice as Choice
 from .search_space import Range as Range
 from .search_space import Setting as Setting
-from .trial_table import Standing as Standing
 from .trial_table import Trial as Trial
-from .tune import Tuned as Tuned
+from .trial_table import TuningProgress as TuningProgress
+from .tune import TuningResult as TuningResult
 from .tune import tune as tune

@@ -1,11 +1,12 @@
-r"""Many small networks trained side by side: candidates × folds × restarts of one shape are the
-lanes of one program.
+r"""Parallel training of many small networks of one shape: candidates × folds × restarts, under one
+`vmap`.
 
-An epoch is one compiled program, mapped over the lanes. Each lane has weights, a rate, a decay, a
-probability of dropout, a smoothing of labels, a number of epochs and rows of its own of the data,
-which all share; after every epoch each is judged on the rows it does not train on. The rate falls
-to zero along a cosine, $\eta_t = \frac{\eta}{2} (1 + \cos \pi \min(1, t / T))$, so that a lane that
-has had its $T$ steps stands still.
+Each network is a *lane* of a compiled program that runs one epoch. The lanes share the data; each
+has its own weights, learning rate, weight decay, dropout probability, label smoothing, number of
+epochs and rows of the data, and is evaluated after every epoch on the rows it does not train on.
+The learning rate falls to zero along a cosine,
+$\eta_t = \frac{\eta}{2} (1 + \cos \pi \min(1, t / T))$, so a lane no longer changes after its $T$
+steps.
 """
 
 import os
@@ -23,9 +24,9 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from ...core import BATCH, Batch, Iteration, Model, Objective, Scalar
-from ...layers import Dropout, mixture, tap
-from ...layers.dropout import hashed, thin
+from ...core import BATCH_AXIS, Batch, Iteration, Model, Objective, Scalar
+from ...layers import Dropout, mean_probabilities, tap
+from ...layers.dropout import apply_mask, hash_uint32
 from ..objectives.loss import cross_entropy, error_rate
 from ..objectives.regularise import smooth_labels, weight_decay
 from ..optimisers.descend import descend
@@ -33,8 +34,8 @@ from .cross_validation import Fold
 from .search_space import Setting
 
 
-class Knobs(NamedTuple):
-    """What a lane has for itself within a compiled program."""
+class LaneHyperparameters(NamedTuple):
+    """Hyper-parameters that are arguments of the compiled program, so each lane has its own."""
 
     learning_rate: Any
     weight_decay: Any
@@ -44,11 +45,11 @@ class Knobs(NamedTuple):
 
 
 def with_dropout(objective: Objective, probability: Scalar) -> Objective:
-    r"""The objective with every `Dropout` of the model at this probability, which may be traced.
+    r"""The objective with the probability of every `Dropout` layer of the model replaced.
 
-    A layer's own probability is part of the program; this one is an argument, so that one program
-    serves all. The law is that of `Dropout`: a unit stays with probability $1 - p$ and is then
-    divided by it.
+    The probability may be a traced value: that of a `Dropout` layer is a constant of the compiled
+    program, this one an argument, so one program serves all lanes. As in `Dropout`, a unit is kept
+    with probability $1 - p$ and then divided by it.
 
     >>> from thetax.core import predict
     >>> from thetax.layers import Chain
@@ -66,8 +67,10 @@ def with_dropout(objective: Objective, probability: Scalar) -> Objective:
             return objective(model, batch)
 
         def visit(name: str, layer: Any, call: Callable[..., Any], x: Array) -> Array:
-            return thin(
-                x, _coins(key, zlib.crc32(name.encode()), x.shape, 1 - probability), p=probability
+            return apply_mask(
+                x,
+                _keep_mask(key, zlib.crc32(name.encode()), x.shape, 1 - probability),
+                p=probability,
             )
 
         return objective(
@@ -77,85 +80,93 @@ def with_dropout(objective: Objective, probability: Scalar) -> Objective:
     return dropped
 
 
-def _coins(
+def _keep_mask(
     key: PRNGKeyArray, layer: int, shape: tuple[int, ...], probability: Scalar
 ) -> Bool[Array, "*s"]:
-    """As the coins of `Dropout`, but the place of an example in its batch is hashed instead of a
-    key for each.
+    """A dropout mask: True with the given probability.
+
+    As in `Dropout`, but from a hash of the key and the index of the example in its batch, without a
+    key for each example.
     """
-    place = jax.lax.axis_index(BATCH).astype(jnp.uint32) * jnp.uint32(0xC2B2AE3D)
-    words = hashed(shape, jnp.uint32(layer), place, *jr.key_data(key).ravel())
+    index = jax.lax.axis_index(BATCH_AXIS).astype(jnp.uint32) * jnp.uint32(0xC2B2AE3D)
+    words = hash_uint32(shape, jnp.uint32(layer), index, *jr.key_data(key).ravel())
     return (words >> 8).astype(jnp.float32) < probability * 2**24
 
 
-def lane(objective: Objective, knobs: Knobs, classes: int) -> Iteration:
-    """The iteration of one lane: Adam, the rate falling along a cosine, on the decayed and thinned
-    objective.
+def lane_iteration(
+    objective: Objective, hyperparameters: LaneHyperparameters, classes: int
+) -> Iteration:
+    """The iteration of one lane: Adam with a cosine schedule, weight decay and dropout.
 
-    Labels are smoothed over the classes, if there are any.
+    Labels are smoothed over `classes` classes; with `classes=0` they are not smoothed.
     """
     objective = (
-        smooth_labels(objective, classes, strength=knobs.label_smoothing) if classes else objective
+        smooth_labels(objective, classes, strength=hyperparameters.label_smoothing)
+        if classes
+        else objective
     )
     cosine = lambda count: (
-        knobs.learning_rate / 2 * (1 + jnp.cos(jnp.pi * jnp.minimum(1.0, count / knobs.steps)))
+        hyperparameters.learning_rate
+        / 2
+        * (1 + jnp.cos(jnp.pi * jnp.minimum(1.0, count / hyperparameters.steps)))
     )
     return descend(
-        weight_decay(with_dropout(objective, knobs.dropout), strength=knobs.weight_decay),
+        weight_decay(
+            with_dropout(objective, hyperparameters.dropout), strength=hyperparameters.weight_decay
+        ),
         optax.adam(cosine),
     )
 
 
-def _epoch(objective, metric, classes, state, knobs, data, rows, valid, weight, keys, numbers):
-    """One epoch of every lane: the states, the mean training losses, and the errors on what was
-    held out.
-    """
+def _epoch(
+    objective, metric, classes, state, hyperparameters, data, rows, valid, weight, keys, numbers
+):
+    """One epoch of every lane: the new states, mean training losses and validation errors."""
 
-    def one(state, knobs, rows, valid, weight, key, number):
+    def run_lane(state, hyperparameters, rows, valid, weight, key, number):
         def step(state, item):
-            index, taken = item
-            batch = jax.tree.map(lambda a: a[taken], data)
-            state, info = lane(objective, knobs, classes).step(
+            index, batch_rows = item
+            batch = jax.tree.map(lambda a: a[batch_rows], data)
+            state, info = lane_iteration(objective, hyperparameters, classes).step(
                 state, batch, key=jr.fold_in(key, index)
             )
             return state, info.loss
 
         key = jr.fold_in(key, number)
         state, losses = jax.lax.scan(step, state, (jnp.arange(len(rows)), rows))
-        each = jax.vmap(lambda at: metric(state.model, jax.tree.map(lambda a: a[at][None], data)))(
-            valid
-        )
-        return state, losses.mean(), jnp.vdot(each, weight) / weight.sum()
+        error_of = lambda row: metric(state.model, jax.tree.map(lambda a: a[row][None], data))
+        errors = jax.vmap(error_of)(valid)
+        return state, losses.mean(), jnp.vdot(errors, weight) / weight.sum()
 
-    return jax.vmap(one)(state, knobs, rows, valid, weight, keys, numbers)
+    return jax.vmap(run_lane)(state, hyperparameters, rows, valid, weight, keys, numbers)
 
 
-def _begin(make, hidden, dropout, keys):
-    nothing = descend(
-        lambda *_, **__: jnp.zeros(()), optax.adam(lambda count: 0.0)
-    )  # only its memory is wanted
-    return jax.vmap(lambda key: nothing.init(make(hidden, dropout=dropout, key=key)))(keys)
+def _init_states(make, hidden, dropout, keys):
+    # The objective and the learning rate do not matter: only Adam's initial state is used.
+    placeholder = descend(lambda *_, **__: jnp.zeros(()), optax.adam(lambda count: 0.0))
+    return jax.vmap(lambda key: placeholder.init(make(hidden, dropout=dropout, key=key)))(keys)
 
 
 @cache
 def _compiled(function: Callable[..., Any], *fixed: str) -> Callable[..., Any]:
-    """On a CPU the compiler takes half as long, for code of the same speed, when it is asked for
-    less.
+    """`jax.jit` with fewer optimisations on a CPU: half the compile time, the same
+    speed.
 
-    The networks are too small for several threads: it is programs that run side by side.
+    The networks are too small to benefit from multi-threaded matrix products; several single-thread
+    programs run in parallel instead.
     """
-    less = {"xla_backend_optimization_level": 1, "xla_cpu_multi_thread_eigen": False}
-    options = less if jax.default_backend() == "cpu" else None
+    cpu_options = {"xla_backend_optimization_level": 1, "xla_cpu_multi_thread_eigen": False}
+    options = cpu_options if jax.default_backend() == "cpu" else None
     return jax.jit(function, static_argnames=fixed, compiler_options=options)
 
 
 @dataclass(frozen=True)
-class Task:
-    """What can be tuned: data, how a network is made, what is descended, and by what it is judged.
+class TuningTask:
+    """What to tune: data, a model constructor, the training objective and the validation metric.
 
-    `make(hidden, dropout=p, key=key)` draws a network with these hidden widths. `train` and `test`
-    are pairs `(xs, ys)`; the test part is looked at once, at the end. `pool` averages the
-    predictions of restarts.
+    `make(hidden, dropout=p, key=key)` initialises a network with these hidden widths. `train` and
+    `test` are pairs `(xs, ys)`; the test set is used once, at the end. `pool` combines the
+    predictions of the ensemble's members.
     """
 
     train: Batch
@@ -164,13 +175,13 @@ class Task:
     metric: Objective = error_rate
     test: Batch | None = None
     classes: tuple[str, ...] = ()
-    pool: Callable[..., Any] = mixture
+    pool: Callable[..., Any] = mean_probabilities
     name: str = ""
 
 
 @dataclass
 class Candidate:
-    """A setting in training: the states of its lanes, and what they read after each epoch."""
+    """A setting in training: the states of its lanes, with losses and errors after each epoch."""
 
     setting: Setting
     state: Any
@@ -179,89 +190,96 @@ class Candidate:
 
     @property
     def epoch(self) -> int:
-        """How many it has had."""
+        """The number of epochs trained so far."""
         return len(self.errors)
 
 
 @dataclass(frozen=True, eq=False)
-class Lanes:
-    """Trains candidates of equal shape: `slots` of them at once, each on every fold and from every
-    start.
+class ParallelTrainer:
+    """Trains candidates of equal shape, `slots` of them at once, each on every fold and restart.
 
-    All chance is that of the key and the same for every candidate, so that two differ by their
-    settings alone, and the errors of one do not depend on its company. Networks have dropout layers
-    only where `thinned`, and labels are smoothed only over `classes`.
+    All randomness comes from the key and is the same for every candidate, so two candidates differ
+    by their settings alone and the errors of one do not depend on the others trained with it.
+    Networks have dropout layers only with `use_dropout`, and labels are smoothed only with
+    `classes` > 0.
     """
 
-    task: Task
-    parts: Sequence[Fold]
+    task: TuningTask
+    folds: Sequence[Fold]
     key: PRNGKeyArray
     restarts: int = 1
     slots: int = 2
-    thinned: bool = True
+    use_dropout: bool = True
     classes: int = 0
-    examples: int | None = None  # in an epoch; by default those of the smallest training part
+    examples: int | None = None  # per epoch; by default the size of the smallest training part
 
     @property
-    def width(self) -> int:
-        """The lanes of one candidate: folds × restarts."""
-        return len(self.parts) * self.restarts
+    def n_lanes(self) -> int:
+        """The number of lanes of one candidate: folds × restarts."""
+        return len(self.folds) * self.restarts
 
-    def begin(self, setting: Setting, start: int = 0) -> Candidate:
-        """A candidate at its start, or at another one."""
-        return Candidate(setting, self._start(setting.hidden, start))
+    def init_candidate(self, setting: Setting, start: int = 0) -> Candidate:
+        """An untrained candidate; another `start` gives other initial weights."""
+        return Candidate(setting, self._initial_state(setting.hidden, start))
 
     @cached_property
-    def _start(self) -> Callable[[tuple[int, ...], int], Any]:
-        return lru_cache(maxsize=4)(self._draw_start)
+    def _initial_state(self) -> Callable[[tuple[int, ...], int], Any]:
+        return lru_cache(maxsize=4)(self._draw_initial_state)
 
-    def _draw_start(self, hidden: tuple[int, ...], start: int) -> Any:
+    def _draw_initial_state(self, hidden: tuple[int, ...], start: int) -> Any:
         key = jr.fold_in(jr.fold_in(self.key, 0), start)
-        program = _compiled(_begin, "make", "hidden", "dropout")
-        return program(self.task.make, hidden, 0.5 * self.thinned, jr.split(key, self.width))
+        program = _compiled(_init_states, "make", "hidden", "dropout")
+        return program(self.task.make, hidden, 0.5 * self.use_dropout, jr.split(key, self.n_lanes))
 
-    def advance(self, candidates: Sequence[Candidate], until: Callable[[Setting], int]) -> None:
-        """Trains each at least to the epoch `until(setting)`; those that have as far to go are put
-        together.
+    def train_until(self, candidates: Sequence[Candidate], epoch: Callable[[Setting], int]) -> None:
+        """Trains each candidate at least until `epoch(setting)`.
+
+        Candidates with the same number of epochs to go are grouped together.
         """
-        left = lambda c: until(c.setting) - c.epoch
-        waiting = sorted((c for c in candidates if left(c) > 0), key=left)
+        remaining = lambda c: epoch(c.setting) - c.epoch
+        waiting = sorted((c for c in candidates if remaining(c) > 0), key=remaining)
         for first in range(0, len(waiting), self.slots):
             group = waiting[first : first + self.slots]
-            self._run(group, max(map(left, group)))
+            self._train_group(group, max(map(remaining, group)))
 
-    def _run(self, group: list[Candidate], epochs: int) -> None:
-        filled = [
-            *group,
-            *group[-1:] * (self.slots - len(group)),
-        ]  # one number of lanes, one program
-        state = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *(c.state for c in filled))
-        knobs = jax.tree.map(
-            lambda *one: np.repeat(np.array(one, np.float32), self.width),
-            *(self._knobs(c) for c in filled),
+    def _train_group(self, group: list[Candidate], epochs: int) -> None:
+        # Pad the group to `slots` candidates: one number of lanes means one compiled program.
+        padded = [*group, *group[-1:] * (self.slots - len(group))]
+        state = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *(c.state for c in padded))
+        hyperparameters = jax.tree.map(
+            lambda *values: np.repeat(np.array(values, np.float32), self.n_lanes),
+            *(self._hyperparameters(c) for c in padded),
         )
         program = _compiled(_epoch, "objective", "metric", "classes")
-        batch = group[0].setting.batch_size
-        read = []
-        for ahead in range(epochs):
-            numbers = [c.epoch + ahead for c in filled]
-            rows = np.concatenate([self._rows(number, batch) for number in numbers])
-            given = self._data, rows, *self._held, self._keys, np.repeat(numbers, self.width)
-            state, *seen = program(
-                self.task.objective, self.task.metric, self.classes, state, knobs, *given
+        batch_size = group[0].setting.batch_size
+        results = []
+        for offset in range(epochs):
+            epoch_numbers = [c.epoch + offset for c in padded]
+            rows = np.concatenate([self._rows(number, batch_size) for number in epoch_numbers])
+            state, *loss_and_error = program(
+                self.task.objective,
+                self.task.metric,
+                self.classes,
+                state,
+                hyperparameters,
+                self._data,
+                rows,
+                *self._validation_rows,
+                self._keys,
+                np.repeat(epoch_numbers, self.n_lanes),
             )
-            read.append(seen)
-        losses, errors = (np.stack([np.asarray(seen[i]) for seen in read]) for i in (0, 1))
-        for place, c in enumerate(group):
-            own = slice(place * self.width, (place + 1) * self.width)
-            had = c.setting.epochs - c.epoch
+            results.append(loss_and_error)
+        losses, errors = (np.stack([np.asarray(result[i]) for result in results]) for i in (0, 1))
+        for i, c in enumerate(group):
+            own = slice(i * self.n_lanes, (i + 1) * self.n_lanes)
+            remaining = c.setting.epochs - c.epoch  # epochs beyond these changed nothing
             c.state = jax.tree.map(lambda leaf: leaf[own], state)  # noqa: B023
-            c.losses += list(losses[:had, own])
-            c.errors += list(errors[:had, own])
+            c.losses += list(losses[:remaining, own])
+            c.errors += list(errors[:remaining, own])
 
-    def _knobs(self, c: Candidate) -> Knobs:
+    def _hyperparameters(self, c: Candidate) -> LaneHyperparameters:
         s = c.setting
-        return Knobs(
+        return LaneHyperparameters(
             s.learning_rate,
             s.weight_decay,
             s.dropout,
@@ -270,21 +288,21 @@ class Lanes:
         )
 
     def steps(self, batch_size: int) -> int:
-        """Of an epoch: as many batches as its examples fill."""
-        return (self.examples or min(len(part.train) for part in self.parts)) // batch_size
+        """Steps per epoch: the number of full batches."""
+        return (self.examples or min(len(fold.train) for fold in self.folds)) // batch_size
 
     @cached_property
     def _rows(self) -> Callable[[int, int], Int[np.ndarray, "lanes steps batch"]]:
         return lru_cache(maxsize=32)(self._draw_rows)
 
     def _draw_rows(self, epoch: int, batch_size: int) -> Int[np.ndarray, "lanes steps batch"]:
-        """The batches of an epoch for the lanes of a candidate; the restarts of a fold see the
-        same.
+        """The batches of an epoch for the lanes of a candidate, the same for all restarts of a
+        fold.
         """
         steps = self.steps(batch_size)
         words = np.asarray(jr.key_data(self.key)).ravel().tolist()
-        draw = np.random.Generator(np.random.Philox(seed=[*words, epoch]))
-        orders = [draw.permutation(part.train)[: steps * batch_size] for part in self.parts]
+        rng = np.random.Generator(np.random.Philox(seed=[*words, epoch]))
+        orders = [rng.permutation(fold.train)[: steps * batch_size] for fold in self.folds]
         return (
             np.repeat(np.stack(orders), self.restarts, axis=0)
             .reshape(-1, steps, batch_size)
@@ -297,44 +315,45 @@ class Lanes:
 
     @cached_property
     def _keys(self) -> Any:
-        return jnp.tile(jr.split(jr.fold_in(self.key, 1), self.width), self.slots)
+        return jnp.tile(jr.split(jr.fold_in(self.key, 1), self.n_lanes), self.slots)
 
     @cached_property
-    def _held(self) -> tuple[Array, Array]:
-        """The rows held out in each lane, brought to one length, and weights that are 0 for what
-        was added.
-        """
-        longest = max(len(part.valid) for part in self.parts)
-        rows = np.stack([np.pad(part.valid, (0, longest - len(part.valid))) for part in self.parts])
-        weight = np.stack([np.arange(longest) < len(part.valid) for part in self.parts])
-        whole = lambda a: jnp.asarray(np.tile(np.repeat(a, self.restarts, axis=0), (self.slots, 1)))
-        return whole(rows.astype(np.int32)), whole(weight.astype(np.float32))
+    def _validation_rows(self) -> tuple[Array, Array]:
+        """The validation rows of each lane, padded to one length, and weights: 0 for padding."""
+        longest = max(len(fold.valid) for fold in self.folds)
+        rows = np.stack([np.pad(fold.valid, (0, longest - len(fold.valid))) for fold in self.folds])
+        weight = np.stack([np.arange(longest) < len(fold.valid) for fold in self.folds])
+        per_lane = lambda a: jnp.asarray(
+            np.tile(np.repeat(a, self.restarts, axis=0), (self.slots, 1))
+        )
+        return per_lane(rows.astype(np.int32)), per_lane(weight.astype(np.float32))
 
-    def train_on_everything(
-        self, setting: Setting, *, members: int, key: PRNGKeyArray
-    ) -> Candidate:
-        """Networks trained on all examples, by the programs of the folds: their epochs are as
-        short, so there are more.
+    def train_on_all(self, setting: Setting, *, members: int, key: PRNGKeyArray) -> Candidate:
+        """Networks trained on all examples with a setting.
 
-        What is held out serves only to give the programs the shapes they have.
+        It reuses the compiled programs of the folds, whose epochs have as many steps, so the number
+        of epochs grows in proportion to the examples. The validation rows only keep the shapes the
+        same; the errors on them are not used.
         """
         n = len(jax.tree.leaves(self.task.train)[0])
         examples = self.steps(1)
-        many = replace(
+        trainer = replace(
             self,
-            parts=[Fold(np.arange(n), part.valid) for part in self.parts],
+            folds=[Fold(np.arange(n), fold.valid) for fold in self.folds],
             key=key,
             examples=examples,
         )
         longer = setting._replace(epochs=round(setting.epochs * n / examples))
-        found = [many.begin(longer, start) for start in range(-(-members // self.width))]
+        n_candidates = -(-members // self.n_lanes)  # members / lanes, rounded up
+        candidates = [trainer.init_candidate(longer, start) for start in range(n_candidates)]
         if jax.default_backend() == "cpu":
             with ThreadPoolExecutor(os.cpu_count()) as threads:
-                list(threads.map(lambda c: many.advance([c], lambda s: s.epochs), found))
+                train = lambda c: trainer.train_until([c], lambda s: s.epochs)
+                list(threads.map(train, candidates))
         else:
-            many.advance(found, lambda s: s.epochs)
+            trainer.train_until(candidates, lambda s: s.epochs)
         state = jax.tree.map(
-            lambda *leaves: jnp.concatenate(leaves)[:members], *(c.state for c in found)
+            lambda *leaves: jnp.concatenate(leaves)[:members], *(c.state for c in candidates)
         )
-        losses = list(np.concatenate([c.losses for c in found], axis=1)[:, :members])
+        losses = list(np.concatenate([c.losses for c in candidates], axis=1)[:, :members])
         return Candidate(setting, state, losses)

@@ -1,19 +1,21 @@
-"""What is searched: eight knobs of a network and its training, each fixed, chosen from a list or
-from a range.
+"""Search spaces: eight hyper-parameters of a network and its training, each fixed, a choice or a
+range.
 """
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, TypeAlias
+
+from ...check import suggest
 
 Number: TypeAlias = int | float
 
 
 @dataclass(frozen=True)
 class Range:
-    """All numbers from `low` to `high`; whole ones if both ends are; on a logarithmic scale if
-    asked.
+    """All numbers from `low` to `high`; integers if both ends are integers.
+
+    With `log=True` the search samples on a logarithmic scale.
 
     >>> Range(1e-4, 1e-1, log=True).high
     0.1
@@ -24,8 +26,8 @@ class Range:
     log: bool = False
 
     @property
-    def whole(self) -> bool:
-        """Whether only whole numbers are meant."""
+    def is_integer(self) -> bool:
+        """Whether the range holds integers only."""
         return isinstance(self.low, int) and isinstance(self.high, int)
 
     def __str__(self) -> str:
@@ -49,12 +51,12 @@ class Choice:
         return ", ".join(f"{option:g}" for option in self.options)
 
 
-Place: TypeAlias = Range | Choice | Number
-Space: TypeAlias = Mapping[str, Place]
+Domain: TypeAlias = Range | Choice | Number  # what one hyper-parameter may be
+Space: TypeAlias = Mapping[str, Domain]
 
 
 class Setting(NamedTuple):
-    """One point of a space: the network `hidden`, and how it is trained."""
+    """Hyper-parameters of a network and its training: one point of a search space."""
 
     width: int = 64
     depth: int = 1
@@ -75,9 +77,9 @@ class Setting(NamedTuple):
         return (self.width,) * self.depth
 
 
-SHAPE = ("width", "depth", "batch_size")  # what a compiled program is made for
-WHOLE = ("width", "depth", "batch_size", "epochs")
-LEAST = {
+SHAPE_PARAMETERS = ("width", "depth", "batch_size")  # a compiled program has one value of each
+INTEGER_PARAMETERS = ("width", "depth", "batch_size", "epochs")
+MINIMUM = {
     "width": 1,
     "depth": 0,
     "weight_decay": 0,
@@ -90,113 +92,108 @@ LEAST = {
 
 
 def check_space(space: Mapping[str, Any]) -> dict[str, Any]:
-    """The space as a plain dict; refuses one that cannot be meant, or in which there is nothing to
-    search.
+    """The space as a plain dict; raises `ValueError` if it is invalid or has nothing to search.
 
     >>> check_space({"with": Choice(1, 2)})
     Traceback (most recent call last):
     ValueError: tune: the space has an unknown parameter 'with'; did you mean width? Known: ...
     """
-    for name, place in space.items():
+    for name, domain in space.items():
         if name not in Setting._fields:
-            near = difflib.get_close_matches(str(name), Setting._fields, n=1, cutoff=0.4)
-            hint = f"did you mean {near[0]}? " if near else ""
             known = ", ".join(Setting._fields)
             raise ValueError(
-                f"tune: the space has an unknown parameter {name!r}; {hint}Known: {known}."
+                f"tune: the space has an unknown parameter {name!r}; "
+                f"{suggest(name, Setting._fields, n=1)}Known: {known}."
             )
-        _check_place(name, place)
-    if all(len(_ends(place)) == 1 for place in space.values()):
+        _check_domain(name, domain)
+    if all(len(_extremes(domain)) == 1 for domain in space.values()):
         raise ValueError(
-            "tune: the search space is empty, every parameter has one value; give at least one a "
-            "Range or a Choice, "
-            'e.g. {"learning_rate": Range(1e-4, 1e-1, log=True)}.'
+            "tune: the search space is empty, as every parameter has one value. Give at least one "
+            'parameter a Range or a Choice, e.g. {"learning_rate": Range(1e-4, 1e-1, log=True)}.'
         )
     return dict(space)
 
 
-def _ends(place: Any) -> tuple[Any, ...]:
-    """The values that decide whether a place is in bounds; one alone if it is fixed."""
-    if isinstance(place, Range):
-        return tuple(dict.fromkeys((place.low, place.high)))
-    return place.options if isinstance(place, Choice) else (place,)
+def _extremes(domain: Any) -> tuple[Any, ...]:
+    """The values to check against the bounds: both ends of a range, all options of a choice."""
+    if isinstance(domain, Range):
+        return tuple(dict.fromkeys((domain.low, domain.high)))
+    return domain.options if isinstance(domain, Choice) else (domain,)
 
 
-def _check_place(name: str, place: Any) -> None:
-    values = _ends(place)
+def _check_domain(name: str, domain: Any) -> None:
+    values = _extremes(domain)
     if not values:
-        raise ValueError(f"tune: {name} has no options; give Choice at least one number.")
+        raise ValueError(f"tune: {name} has no options. Give Choice at least one number.")
     for value in values:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ValueError(
                 f"tune: {name} must be a number, a Range or a Choice of numbers; got {value!r}."
             )
-        if name in WHOLE and not isinstance(value, int):
-            raise ValueError(
-                f"tune: {name} counts something and must be a whole number; got {value!r}."
-            )
-        if not LEAST[name] <= value < float("inf"):
-            raise ValueError(f"tune: {name} must be at least {LEAST[name]}; got {value!r}.")
-    if isinstance(place, Range) and place.low > place.high:
+        if name in INTEGER_PARAMETERS and not isinstance(value, int):
+            raise ValueError(f"tune: {name} must be an integer; got {value!r}.")
+        if not MINIMUM[name] <= value < float("inf"):
+            raise ValueError(f"tune: {name} must be finite and >= {MINIMUM[name]}; got {value!r}.")
+    if isinstance(domain, Range) and domain.low > domain.high:
         raise ValueError(
-            f"tune: {name} ranges from {place.low} to {place.high}; the low end comes first."
+            f"tune: {name} must be a Range(low, high) with low <= high; got low={domain.low} and "
+            f"high={domain.high}."
         )
-    if isinstance(place, Range) and place.log and place.low <= 0:
+    if isinstance(domain, Range) and domain.log and domain.low <= 0:
         raise ValueError(
-            f"tune: {name} on a logarithmic scale must begin above 0; got {place.low}."
+            f"tune: a logarithmic Range of {name} must begin above 0; got low={domain.low}."
         )
     if name == "learning_rate" and min(values) <= 0:
-        raise ValueError(f"tune: learning_rate must be more than 0; got {min(values)}.")
+        raise ValueError(f"tune: learning_rate must be > 0; got {min(values)}.")
     if name == "dropout" and max(values) >= 1:
-        raise ValueError(
-            f"tune: dropout is the probability of dropping, less than 1; got {max(values)}."
-        )
+        raise ValueError(f"tune: dropout must be a probability < 1; got {max(values)}.")
     if name == "label_smoothing" and max(values) > 1:
-        raise ValueError(
-            f"tune: label_smoothing is a fraction of the label, in [0, 1]; got {max(values)}."
-        )
+        raise ValueError(f"tune: label_smoothing must be in [0, 1]; got {max(values)}.")
 
 
-def largest(space: Space, name: str) -> Number:
-    """The largest value a parameter can take."""
-    return max(_ends(space.get(name, getattr(Setting(), name))))
+def max_value(space: Space, name: str) -> Number:
+    """The largest value a hyper-parameter can take in the space."""
+    return max(_extremes(space.get(name, getattr(Setting(), name))))
 
 
-def described(space: Space) -> dict[str, Any]:
-    """The space as JSON has it."""
+def space_to_json(space: Space) -> dict[str, Any]:
+    """The space as values that JSON can hold."""
     return {
-        name: place
-        if isinstance(place, int | float)
-        else [type(place).__name__, *map(_plain, asdict(place).values())]
-        for name, place in sorted(space.items())
+        name: domain
+        if isinstance(domain, int | float)
+        else [type(domain).__name__, *map(_tuple_to_list, asdict(domain).values())]
+        for name, domain in sorted(space.items())
     }
 
 
-def _plain(value: Any) -> Any:
+def _tuple_to_list(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def parse(name: str, text: str) -> Place:
-    """A place as the command line has it: `0.1`, `16,32,64` or `1e-4:1e-1`; ranges of rate and
-    decay are logarithmic.
+def parse_domain(name: str, text: str) -> Domain:
+    """Parses a command-line value: `0.1` (fixed), `16,32,64` (choice) or `1e-4:1e-1` (range).
 
-    >>> parse("learning_rate", "1e-4:1e-1"), parse("width", "16,32"), parse("epochs", "40")
-    (Range(low=0.0001, high=0.1, log=True), Choice(options=(16, 32)), 40)
+    Ranges of the learning rate and of the weight decay are logarithmic.
+
+    >>> parse_domain("learning_rate", "1e-4:1e-1"), parse_domain("width", "16,32")
+    (Range(low=0.0001, high=0.1, log=True), Choice(options=(16, 32)))
+    >>> parse_domain("epochs", "40")
+    40
     """
     try:
         if ":" in text:
-            low, high = map(_number, text.split(":"))
+            low, high = map(_parse_number, text.split(":"))
             return Range(low, high, log=name in ("learning_rate", "weight_decay") and low > 0)
-        numbers = [_number(part) for part in text.split(",")]
+        numbers = [_parse_number(part) for part in text.split(",")]
     except ValueError:
         raise ValueError(
-            f"tune: {name} is a number, numbers between commas, or low:high; got {text!r}, e.g. "
-            "16,32,64 or 1e-4:1e-1."
+            f"tune: {name} must be a number, numbers separated by commas, or low:high; got "
+            f"{text!r}. Examples: 16,32,64 or 1e-4:1e-1."
         ) from None
     return numbers[0] if len(numbers) == 1 else Choice(*numbers)
 
 
-def _number(text: str) -> Number:
+def _parse_number(text: str) -> Number:
     try:
         return int(text)
     except ValueError:

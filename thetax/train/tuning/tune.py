@@ -1,10 +1,10 @@
-r"""Choosing width, depth, decay, dropout, smoothing, rate, batch and epochs by cross-validation,
-many at a time.
+r"""Hyper-parameter search by cross-validation: width, depth, weight decay, dropout, label
+smoothing, learning rate, batch size and epochs.
 
-The error of a setting is its mean over folds, repeats and restarts. Candidates of equal shape train
-together (`lanes`), Optuna proposes them and those without hope are stopped early (`study`), and the
-winner is trained again on everything, from several starts whose predictions are averaged. Optuna is
-imported only by a call of `tune`.
+The error of a setting is its mean over folds, repeats and restarts. Optuna proposes settings and
+prunes trials that fall behind (`study`), those of equal shape are trained in parallel
+(`parallel`), and the best setting is trained again on all data as an ensemble of several
+initialisations. Optuna is imported only by a call of `tune`.
 """
 
 import os
@@ -24,23 +24,24 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from ... import tree
+from ...check import expect_count
 from ...layers import Ensemble, has_batch_norm
 from ..loop.compiled import evaluate
-from ..loop.run import Damaged, Run
+from ..loop.run import DamagedRun, Run
 from ..loop.settings import check_arrays
-from .parallel import Task
-from .search_space import Setting, Space, check_space, described, largest
-from .trial_table import Standing, Trial, simplest, winner
-from .worker import share
+from .parallel import TuningTask
+from .search_space import Setting, Space, check_space, max_value, space_to_json
+from .trial_table import Trial, TuningProgress, best_trial, simplest_trial
+from .worker import run_workers
 
 
 @dataclass(frozen=True)
-class Tuned:
-    """The best setting, the simplest that is as good, all trials in the order in which they ended,
-    and the model.
+class TuningResult:
+    """Result of a search: the best trial, the simplest within one standard error, and the model.
 
-    `losses` are those of the model's training, by the best setting, on everything; `importance` is
-    the share of the variation of the error that each parameter explains.
+    `trials` are in the order in which they finished. `model` is an ensemble trained with the best
+    setting on all training data, `losses` its training curve. `importance` is the share of the
+    variance of the error that each hyper-parameter explains.
     """
 
     best: Trial
@@ -54,7 +55,7 @@ class Tuned:
 
 
 def tune(
-    task: Task,
+    task: TuningTask,
     space: Space,
     *,
     trials: int = 60,
@@ -62,26 +63,27 @@ def tune(
     repeats: int = 1,
     restarts: int = 1,
     members: int = 10,
-    together: int = 10,
+    round_size: int = 10,
     workers: int = 1,
-    key: PRNGKeyArray,
     folder: str | Path | None = None,
-    watch: Callable[[Standing], None] = lambda standing: None,
-) -> Tuned:
-    """Searches the space by cross-validation until `trials` candidates are judged, then trains the
-    best on everything.
+    on_progress: Callable[[TuningProgress], None] = lambda progress: None,
+    key: PRNGKeyArray,
+) -> TuningResult:
+    """Searches hyper-parameters by cross-validation, then trains the best setting on all data.
 
-    At most `together` candidates of one shape make a round. `workers` are processes of one thread
-    each that share the study. `members` networks, whose predictions are averaged, are the model in
-    the end. With a `folder` the study is kept there and the same call goes on where it stood:
-    however the process ended, no finished trial is lost.
+    `trials` is the number of settings to evaluate, each by `folds`-fold cross-validation, done
+    `repeats` times, with `restarts` initialisations per fold. At most `round_size` trials of one
+    shape are trained together. `workers` is the number of single-threaded processes that share the
+    study. The returned model is an ensemble of `members` networks. With a `folder` the study is
+    kept there, and the same call resumes it: no finished trial is lost, however the process ended.
+    `on_progress` is called with the progress whenever trials have started or finished.
 
     >>> from thetax.models import MLP
     >>> from thetax.train import Range
     >>> xs = jr.normal(jr.key(0), (60, 2))
     >>> make = lambda hidden, dropout, key: MLP.init(2, *hidden, 2, dropout=dropout, key=key)
-    >>> task = Task((xs, (xs[:, 0] > 0).astype(jnp.int32)), make)
-    >>> found = tune(
+    >>> task = TuningTask((xs, (xs[:, 0] > 0).astype(jnp.int32)), make)
+    >>> result = tune(
     ...     task,
     ...     {
     ...         "learning_rate": Range(1e-3, 1e-1, log=True),
@@ -94,109 +96,116 @@ def tune(
     ...     members=2,
     ...     key=jr.key(1),
     ... )
-    >>> len(found.trials), found.best.setting.width, found.best.error < 0.3
+    >>> len(result.trials), result.best.setting.width, result.best.error < 0.3
     (4, 8, True)
     """
     space = check_space(space)
-    counts = {
-        "trials": trials,
-        "restarts": restarts,
-        "members": members,
-        "together": together,
-        "workers": workers,
-    }
-    for name, value in counts.items():
-        if not isinstance(value, int) or value < 1:
-            raise ValueError(f"tune: {name} must be a whole number of at least 1; got {value!r}.")
+    expect_count(
+        "tune",
+        trials=trials,
+        restarts=restarts,
+        members=members,
+        round_size=round_size,
+        workers=workers,
+    )
     began = time.monotonic()
     with ExitStack() as stack:
         folder = Path(folder or stack.enter_context(tempfile.TemporaryDirectory(prefix="thetax-")))
-        asked = {"folds": folds, "repeats": repeats, "restarts": restarts}
-        search = _search(task, space, folder, key, trials=trials, together=together, **asked)
-        about = {
+        counts = {"folds": folds, "repeats": repeats, "restarts": restarts}
+        search = _check_search(
+            task, space, folder, key, trials=trials, round_size=round_size, **counts
+        )
+        settings = {
             "task": task.name,
-            "space": described(space),
-            **asked,
-            "key": search.words.tolist(),
+            "space": space_to_json(space),
+            **counts,
+            "key": search.key_data.tolist(),
         }
-        lock = Run(folder).claim(about)
+        lock = Run(folder).lock(settings)
         stack.callback(lambda: lock is None or os.close(lock))
-        _run(search, workers, lambda: watch(search.standing(began)))
-        found = search.standing(began).trials
-        best = winner(found)
+        _run_search(search, workers, lambda: on_progress(search.progress(began)))
+        finished = search.progress(began).trials
+        best = best_trial(finished)
         run = Run(folder / f"trial-{best.number}-of-{members}")
-        model, losses = _train(search, best, members, run)
-        small = simplest(
-            found,
-            lambda s: tree.size(jax.eval_shape(partial(task.make, s.hidden, dropout=0.0), key=key)),
+        model, losses = _train_best(search, best, members, run)
+        n_parameters = lambda s: tree.size(
+            jax.eval_shape(partial(task.make, s.hidden, dropout=0.0), key=key)
         )
-        error = (
-            None
-            if task.test is None
-            else evaluate(model, task.test, {"error": task.metric})["error"]
+        test_error = None
+        if task.test is not None:
+            test_error = evaluate(model, task.test, {"error": task.metric})["error"]
+        return TuningResult(
+            best,
+            simplest_trial(finished, n_parameters),
+            finished,
+            model,
+            test_error,
+            losses,
+            search.importance(),
+            seconds=time.monotonic() - began,
         )
-        seconds = time.monotonic() - began
-        return Tuned(best, small, found, model, error, losses, search.importance(), seconds)
 
 
-def _search(task: Task, space: Any, folder: Path, key: PRNGKeyArray, **asked: int) -> Any:
-    """The search, once everything that can be wrong with it has been looked at."""
-    from .study import Search  # brings Optuna
+def _check_search(
+    task: TuningTask, space: Any, folder: Path, key: PRNGKeyArray, **counts: int
+) -> Any:
+    """The `Search`, after the task, the data and the space have been checked."""
+    from .study import Search  # imports Optuna
 
-    search = Search(task, space, folder, words=np.asarray(jr.key_data(key)), **asked)  # type: ignore[arg-type]
+    search = Search(task, space, folder, key_data=np.asarray(jr.key_data(key)), **counts)  # type: ignore[arg-type]
     model = jax.eval_shape(partial(task.make, Setting().hidden, dropout=0.0), key=key)
     if has_batch_norm(model):
         raise ValueError(
-            "tune: batch norms see the examples of a batch together; tune a network without them."
+            "tune: networks with batch norms are not supported, as BatchNorm depends on the whole "
+            "batch. Tune a network without it."
         )
     n = check_arrays("train", task.train, model)
     if task.test is not None:
         check_arrays("test", task.test, model)
-    least = min(len(part.train) for part in search.lanes.parts)
-    if (batch_size := largest(space, "batch_size")) > least:
+    smallest = min(len(fold.train) for fold in search.trainer.folds)
+    if (batch_size := max_value(space, "batch_size")) > smallest:
         raise ValueError(
-            f"tune: batch_size={batch_size} is larger than the {least} of {n} examples that train "
-            "in a fold."
+            f"tune: batch_size must be at most {smallest}, the training examples of a fold (of {n} "
+            f"in all); got {batch_size}."
         )
     return search
 
 
-def _run(search: Any, workers: int, after: Callable[[], None]) -> None:
-    """Until the study has all its trials; what a process that died had in hand is asked for
-    again.
-    """
-    done = -1
+def _run_search(search: Any, workers: int, on_progress: Callable[[], None]) -> None:
+    """Runs trials until the study has them all; trials of a killed process are run again."""
+    before = -1
     try:
-        while (now := len(search.standing(0.0).trials)) < search.trials:
-            if now == done:
+        while (finished := len(search.progress(0.0).trials)) < search.trials:
+            if finished == before:
                 raise RuntimeError(
-                    f"tune: the workers ended after {now} of {search.trials} trials."
+                    f"tune: the workers exited after {finished} of {search.trials} trials."
                 )
-            done = now
-            search.give_up()
-            search.work(after) if workers == 1 else share(search, workers, after)
-            after()
+            before = finished
+            search.fail_running_trials()
+            if workers == 1:
+                search.run_trials(on_progress)
+            else:
+                run_workers(search, workers, on_progress)
+            on_progress()
     finally:
-        search.give_up()
+        search.fail_running_trials()
 
 
-def _train(search: Any, best: Trial, members: int, run: Run) -> tuple[Ensemble, np.ndarray]:
-    """The best setting on everything, from several starts; kept in a folder, from which it is taken
-    if it is there.
-    """
+def _train_best(search: Any, best: Trial, members: int, run: Run) -> tuple[Ensemble, np.ndarray]:
+    """Trains an ensemble with the best setting on all data, or loads it from the run's folder."""
     make, s, pool = search.task.make, best.setting, search.task.pool
-    key = jr.fold_in(jr.wrap_key_data(jnp.asarray(search.words)), 1)
+    key = jr.fold_in(jr.wrap_key_data(jnp.asarray(search.key_data)), 1)
     shape = jax.eval_shape(
         partial(Ensemble.init, partial(make, s.hidden, dropout=s.dropout), members, pool=pool),
         key=key,
     )
-    with suppress(Damaged):  # then it is trained again
-        if run.done:
-            model, told = run.finished(like=shape)
-            return model, np.array(told["losses"])
-    found = search.lanes.train_on_everything(s, members=members, key=key)
-    model = jax.tree.unflatten(jax.tree.structure(shape), jax.tree.leaves(found.state.model))
-    losses = np.mean(found.losses, axis=1)
+    with suppress(DamagedRun):  # then train it again
+        if run.is_finished:
+            model, outcome = run.load_result(like=shape)
+            return model, np.array(outcome["losses"])
+    trained = search.trainer.train_on_all(s, members=members, key=key)
+    model = jax.tree.unflatten(jax.tree.structure(shape), jax.tree.leaves(trained.state.model))
+    losses = np.mean(trained.losses, axis=1)
     run.folder.mkdir(parents=True, exist_ok=True)
     run.finish(model, {"setting": s._asdict(), "losses": losses})
     return model, losses

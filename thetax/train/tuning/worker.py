@@ -1,7 +1,7 @@
-"""Processes that share a search: `python -m thetax.train.tuning.worker` reads one from its input
-and works on it.
+"""Worker processes of a hyper-parameter search: `python -m thetax.train.tuning.worker` reads the
+search from its standard input and trains trials of it.
 
-A worker has one thread of its own and ends with the process that began it, however that ends.
+A worker computes on a single thread and exits with its parent process, however that ends.
 """
 
 import os
@@ -16,86 +16,84 @@ from typing import Any
 
 import jax
 
-POLL = 0.5  # seconds
+POLL_SECONDS = 0.5
 
 
-def begin(search: Any) -> tuple[subprocess.Popen, Any]:
-    """A process that works on the search, and the file of what it complains of."""
-    from joblib import wrap_non_picklable_objects  # sends functions that have no name, too
+def start_worker(search: Any) -> tuple[subprocess.Popen, Any]:
+    """Starts a worker process for the search; returns it with the file of its standard error."""
+    from joblib import wrap_non_picklable_objects  # pickles lambdas, too
 
     try:
         content = pickle.dumps(wrap_non_picklable_objects(search, keep_wrapper=False))
-    except (TypeError, AttributeError, pickle.PicklingError) as trouble:
+    except (TypeError, AttributeError, pickle.PicklingError) as error:
         raise ValueError(
-            f"tune: the task cannot be sent to another process ({trouble}); search with workers=1."
+            f"tune: the task cannot be pickled for a worker process ({error}). Use workers=1."
         ) from None
-    complaints = TemporaryFile()  # noqa: SIM115  closed by the one who waits
+    errors = TemporaryFile()  # noqa: SIM115  closed by run_workers
     child = subprocess.Popen(
         [sys.executable, "-m", "thetax.train.tuning.worker"],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
-        stderr=complaints,
+        stderr=errors,
         env=_environment(),
-        start_new_session=True,  # Ctrl-C is for the one that waits
+        start_new_session=True,  # Ctrl-C reaches only the parent
     )
     assert child.stdin is not None
     child.stdin.write(len(content).to_bytes(8, "little") + content)
-    child.stdin.flush()  # and stays open: its end is the end of this process
-    return child, complaints
+    child.stdin.flush()  # stays open: the worker exits when the parent does and it closes
+    return child, errors
 
 
 def _environment() -> dict[str, str]:
     flags = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_multi_thread_eigen=false"
-    there = dict(os.environ) | {"XLA_FLAGS": flags.strip(), "OMP_NUM_THREADS": "1"}
-    there["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
+    environment = dict(os.environ) | {"XLA_FLAGS": flags.strip(), "OMP_NUM_THREADS": "1"}
+    environment["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
     if folder := getattr(jax.config, "jax_compilation_cache_dir", None):
-        there |= {
+        environment |= {
             "JAX_COMPILATION_CACHE_DIR": folder,
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
             "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
         }
-    return there
+    return environment
 
 
-def share(search: Any, workers: int, after: Callable[[], None]) -> None:
-    """Runs the search on several processes and returns when all have ended; their trouble is raised
-    here.
-    """
-    begun = [begin(search) for _ in range(workers)]
+def run_workers(search: Any, workers: int, on_progress: Callable[[], None]) -> None:
+    """Runs the search on several processes until all have exited; raises if one of them failed."""
+    processes = [start_worker(search) for _ in range(workers)]
     try:
-        while any(child.poll() is None for child, _ in begun):
-            time.sleep(POLL)
-            after()
-        for child, complaints in begun:
+        while any(child.poll() is None for child, _ in processes):
+            time.sleep(POLL_SECONDS)
+            on_progress()
+        for child, errors in processes:
             if child.returncode:
-                complaints.seek(0)
-                last = complaints.read().decode(errors="replace").strip().splitlines()[-1:] or [
-                    "it said nothing"
-                ]
+                errors.seek(0)
+                lines = errors.read().decode(errors="replace").strip().splitlines()
+                last = lines[-1] if lines else "no output"
                 raise RuntimeError(
-                    f"tune: a worker ended with the code {child.returncode}: {last[0]}"
+                    f"tune: a worker process failed with exit code {child.returncode}: {last}"
                 )
     finally:
-        for child, complaints in begun:
+        for child, errors in processes:
             child.kill()
             child.wait()
             if child.stdin is not None:
                 child.stdin.close()
-            complaints.close()
+            errors.close()
 
 
-def _end_with_parent() -> None:
+def _exit_with_parent() -> None:
+    """Exits once the parent, and so the other end of standard input, is gone."""
     sys.stdin.buffer.read()
     os._exit(1)
 
 
 def main() -> None:
-    """Reads the search and works until there is nothing left to ask for."""
+    """Reads the search from standard input and runs trials until there are none left."""
     size = int.from_bytes(sys.stdin.buffer.read(8), "little")
     search = pickle.loads(sys.stdin.buffer.read(size))
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    search.work()
-    os._exit(0)  # the thread still waits for the parent
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    search.run_trials()
+    os._exit(0)  # the daemon thread still waits on standard input
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Infinite width against another library's numbers, the recursion by hand, and wide networks that
-are drawn.
-"""
+"""Infinite-width kernels against another library, the recursion by hand, and wide networks."""
 
 import json
 import math
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.scipy.special import erf
 
-from thetax.explain import NoLimit, expectations, infinite
+from thetax.explain import NoInfiniteWidthLimit, dual_activation, infinite_width_limit
 from thetax.layers import (
     GRU,
     AdaptivePool,
@@ -46,11 +46,11 @@ from thetax.layers import (
     identity,
     leaky_relu,
     lecun,
-    mixture,
+    mean_probabilities,
+    ntk_parametrisation,
     orthogonal,
     relu,
     softmax,
-    tangent,
     uniform,
 )
 from thetax.models import CNN, MLP, LeNet, ResNet
@@ -62,10 +62,10 @@ FILE = Path(__file__).with_name("infinite_reference.json")
 REFERENCE = json.loads(FILE.read_text())
 W = REFERENCE["W_std"]
 B = REFERENCE["b_std"]
-free = tangent(weight=W, bias=B)
+free = ntk_parametrisation(weight=W, bias=B)
 spread = lambda shape: W / math.sqrt(fan_in(shape))
 standard = Initialiser(
-    lambda key, shape: spread(shape) * jr.normal(key, shape), spread_b=B, spread_W=spread
+    lambda key, shape: spread(shape) * jr.normal(key, shape), std_b=B, std_W=spread
 )
 
 
@@ -92,7 +92,7 @@ def deep(phi, initialiser=free):
 
 
 def norm():
-    return LayerNorm.init(32, epsilon=1e-12)
+    return LayerNorm.init(32, eps=1e-12)
 
 
 def image(last, boundary, stride):
@@ -142,12 +142,14 @@ for boundary, stride in (("same", 1), ("valid", 1), ("valid", 2), ("circular", 1
 @pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", REFERENCE["kernels"])
 def test_the_numbers_of_neural_tangents(name, x64):
-    """The script that made them is in the file; its norms have no parameters, so that only their k
-    is the same.
+    """The generating script is in the reference file; its norms have no parameters, so only their
+    NNGP kernel is compared.
     """
     expected = REFERENCE["kernels"][name]
     xs = jnp.array(REFERENCE["xs" if len(expected["nngp"]) == 4 else "images"])
-    limit = infinite(MADE[name](), initialiser=standard if name.startswith("standard") else None)
+    limit = infinite_width_limit(
+        MADE[name](), initialiser=standard if name.startswith("standard") else None
+    )
     nngp, ntk = limit.both(xs)
     assert np.allclose(nngp, expected["nngp"], rtol=1e-8, atol=0)
     assert name == "norm" or np.allclose(ntk, expected["ntk"], rtol=1e-7, atol=0)
@@ -165,8 +167,10 @@ def test_the_recursion_by_hand(x64):
         S = r * (np.sin(angle) + (np.pi - angle) * u) / np.pi
         slope = (np.pi - angle) / np.pi
         T = S + T * slope
-        initialiser = lambda path: tangent(weight=1.0) if path == "body.layers.0" else tangent()
-        limit = infinite(MLP.init(5, *[8] * depth, 1, key=key), initialiser=initialiser)
+        initialiser = lambda path: (
+            ntk_parametrisation(weight=1.0) if path == "body.layers.0" else ntk_parametrisation()
+        )
+        limit = infinite_width_limit(MLP.init(5, *[8] * depth, 1, key=key), initialiser=initialiser)
         assert np.allclose(limit.nngp(xs), S, atol=1e-12)
         assert np.allclose(limit.ntk(xs), T, atol=1e-7)
         if depth == 1:
@@ -181,12 +185,12 @@ def test_a_norm_with_its_parameters_by_hand(x64):
     """
     xs = jr.normal(jr.key(1), (4, 6))
     for phi, lean in ((relu, relu), (jnp.sin, lambda z: z * jnp.cos(z))):
-        nngp, ntk = infinite(Chain(dense(6), norm(), phi, dense(32, 1))).both(xs)
+        nngp, ntk = infinite_width_limit(Chain(dense(6), norm(), phi, dense(32, 1))).both(xs)
         K = W**2 * xs @ xs.T / 6 + B**2
         v = jnp.sqrt(jnp.outer(jnp.diagonal(K), jnp.diagonal(K)))
         one = jnp.ones_like(K)
-        product, slope = expectations(phi).pair(one, K / v, one)
-        bent = expectations(lean).pair(one, K / v, one)[0]
+        product, slope = dual_activation(phi).pair(one, K / v, one)
+        bent = dual_activation(lean).pair(one, K / v, one)[0]
         assert np.allclose(nngp, W**2 * product + B**2, atol=1e-10)
         expected = W**2 * (product + (K / v + 1) * slope + bent) + B**2
         assert np.allclose(ntk, expected, atol=1e-6)
@@ -258,12 +262,12 @@ DRAWN = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DRAWN)
-def test_wide_networks_that_are_drawn(name):
+def test_kernels_of_wide_random_networks(name):
     """Within four standard errors, on outputs and on the tangent kernel of the first of them."""
     make, initialiser = DRAWN[name]
     flat = isinstance(make(key), MLP)
     xs = jr.normal(jr.key(3), (3, 3) if flat else (2, 2, 5, 4))
-    limits = infinite(make(key), initialiser=initialiser).both(xs)
+    limits = infinite_width_limit(make(key), initialiser=initialiser).both(xs)
     if name == "residual from the data":
         limits = limits[
             :1
@@ -273,7 +277,7 @@ def test_wide_networks_that_are_drawn(name):
         assert (error < 0.25 * np.abs(limit).max()).all()
 
 
-three = infinite(MLP.init(4, 8, 8, 1, initialiser=tangent(), key=key))
+three = infinite_width_limit(MLP.init(4, 8, 8, 1, initialiser=ntk_parametrisation(), key=key))
 
 
 @pytest.mark.slow
@@ -290,15 +294,15 @@ def test_kernels_are_positive_and_homogeneous(seed, c):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("strict")
-def test_one_kernel_said_in_several_ways(monkeypatch):
-    """In blocks, against others, its diagonal; and the two kernels together."""
-    module = __import__("sys").modules["thetax.explain.infinite_width.infinite"]
+def test_blocks_and_diagonal_agree_with_the_whole_kernel(monkeypatch):
+    """In blocks, for other examples, on the diagonal, and both kernels together."""
+    module = sys.modules["thetax.explain.infinite_width.infinite_width_limit"]
     xs = jr.normal(key, (11, 4))
     net = MLP.init(4, 8, 8, 1, initialiser=free, key=key)
-    nngp, ntk = infinite(net).both(xs)
+    nngp, ntk = infinite_width_limit(net).both(xs)
     jax.clear_caches()
-    monkeypatch.setattr(module, "ENTRIES", 16)  # blocks of four
-    limit = infinite(net)
+    monkeypatch.setattr(module, "MAX_MOMENTS", 16)  # blocks of four
+    limit = infinite_width_limit(net)
     for kernel, whole in ((limit.nngp, nngp), (limit.ntk, ntk)):
         assert whole.dtype == jnp.float32
         assert np.allclose(kernel(xs), whole, rtol=1e-5)
@@ -308,11 +312,14 @@ def test_one_kernel_said_in_several_ways(monkeypatch):
 
 
 @pytest.mark.slow
-def test_nothing_is_read_of_the_weights_and_compiled_twice():
-    one, two = (infinite(MLP.init(3, 5, 1, initialiser=free, key=jr.key(seed))) for seed in (1, 2))
+def test_limit_depends_on_the_architecture_only():
+    one, two = (
+        infinite_width_limit(MLP.init(3, 5, 1, initialiser=free, key=jr.key(seed)))
+        for seed in (1, 2)
+    )
     assert one == two
     assert hash(one) == hash(two)
-    assert one != infinite(MLP.init(3, 6, 1, initialiser=free, key=key))
+    assert one != infinite_width_limit(MLP.init(3, 6, 1, initialiser=free, key=key))
 
 
 @pytest.mark.slow
@@ -320,7 +327,7 @@ def test_derivatives_are_finite_and_those_of_nngp_exact(x64):
     net = MLP.init(3, 8, 8, 1, initialiser=free, key=key)
     xs = jr.normal(jr.key(1), (4, 3))
     v = jr.normal(jr.key(2), (4, 3))
-    limit = infinite(net)
+    limit = infinite_width_limit(net)
     total = lambda xs: limit.nngp(xs).sum()
     along = (total(xs + 1e-6 * v) - total(xs - 1e-6 * v)) / 2e-6
     assert abs(jnp.vdot(jax.grad(total)(xs), v) - along) < 1e-7
@@ -328,16 +335,18 @@ def test_derivatives_are_finite_and_those_of_nngp_exact(x64):
 
 
 @pytest.mark.slow
-def test_black_examples_do_as_the_program_does(x64):
+def test_zero_inputs_agree_with_automatic_differentiation(x64):
     """With x = 0 and no spread of the offsets every ReLU is at its kink, of slope 0: the last
     offset is left.
     """
     xs = jnp.zeros((2, 3)).at[1].set(1.0)
-    assert infinite(MLP.init(3, 8, 8, 1, key=key), initialiser=he).ntk(xs)[0].tolist() == [1.0, 1.0]
+    assert infinite_width_limit(MLP.init(3, 8, 8, 1, key=key), initialiser=he).ntk(xs)[
+        0
+    ].tolist() == [1.0, 1.0]
 
 
 @pytest.mark.slow
-def test_parts_in_other_clothes(x64):
+def test_equivalent_models_have_equal_kernels(x64):
     """A stack is a chain, a DropConnect its inside, an MLP flattens, an ensemble halves; LeNet is
     its body.
     """
@@ -345,12 +354,17 @@ def test_parts_in_other_clothes(x64):
     block = lambda key: Chain(Linear.init(6, 6, initialiser=free, key=key), jnp.sin)
     stack = Stacked.init(lambda key: block(key), 3, key=key)
     chain = Chain(*[DropConnect(block(key), 0.3)] * 3)
-    plain = infinite(chain).both(xs)
-    assert np.allclose(infinite(stack).both(xs), plain)
+    plain = infinite_width_limit(chain).both(xs)
+    assert np.allclose(infinite_width_limit(stack).both(xs), plain)
     net = MLP.init(6, 8, 1, initialiser=free, dropout=0.5, key=key)
-    assert np.allclose(infinite(net).ntk(xs.reshape(3, 2, 3)), infinite(net).ntk(xs))
+    assert np.allclose(
+        infinite_width_limit(net).ntk(xs.reshape(3, 2, 3)), infinite_width_limit(net).ntk(xs)
+    )
     many = Ensemble.init(partial(MLP.init, 6, 8, 1, initialiser=free), 2, key=key)
-    assert np.allclose(2 * jnp.stack(infinite(many).both(xs)), jnp.stack(infinite(net).both(xs)))
+    assert np.allclose(
+        2 * jnp.stack(infinite_width_limit(many).both(xs)),
+        jnp.stack(infinite_width_limit(net).both(xs)),
+    )
 
 
 REFUSED = {
@@ -358,11 +372,11 @@ REFUSED = {
     "MaxPool at stages.0.layers.2": lambda: CNN.init((4,), classes=2, key=key),
     "BatchNorm at stem.layers.1": lambda: ResNet.init((1,), classes=2, width=4, key=key),
     "Attention ": lambda: Attention.init(4, 2, key=key),
-    "GRU uses its weights again": lambda: GRU.init(3, 3, key=key),
+    "GRU shares its weights": lambda: GRU.init(3, 3, key=key),
     "BatchNorm at body.layers.1": lambda: mlp(key, normalise=BatchNorm.init),
     "WeightNorm at body.layers.0": lambda: mlp(key, affine=WeightNorm.init),
     "softmax at layers.1": lambda: Chain(dense(3), softmax),
-    "<lambda> at layers.1 is not a function of each": lambda: Chain(
+    "<lambda> at layers.1 is not an elementwise function": lambda: Chain(
         dense(3), lambda z: z.sum(keepdims=True)
     ),
 }
@@ -370,17 +384,17 @@ REFUSED = {
 
 @pytest.mark.sampled(7)
 @pytest.mark.parametrize("message", REFUSED)
-def test_what_has_no_limit_says_so_by_name(message):
-    with pytest.raises(NoLimit, match=message):
-        infinite(REFUSED[message]())
+def test_modules_without_a_limit_are_named(message):
+    with pytest.raises(NoInfiniteWidthLimit, match=message):
+        infinite_width_limit(REFUSED[message]())
 
 
 LATER = {
-    "relu at layers.2 bends features that are not Gaussian": (
+    "relu at layers.2 is applied to features that are not Gaussian": (
         lambda: Chain(dense(3), relu, relu),
         (2, 3),
     ),
-    "Residual at layers.1 adds features that depend": (
+    "Residual at layers.1 adds dependent features": (
         lambda: Chain(dense(3), Residual(Pointwise(relu))),
         (2, 3),
     ),
@@ -393,38 +407,38 @@ LATER = {
         lambda: Chain(Convolution.init(2, 4, (3, 3), groups=2, initialiser=free, key=key)),
         (2, 2, 5, 4),
     ),
-    "ends in places": (lambda: Chain(conv(2)), (2, 2, 5, 4)),
-    "LayerNorm at layers.2 comes after places": (
+    "returns a feature map": (lambda: Chain(conv(2)), (2, 2, 5, 4)),
+    "LayerNorm at layers.2 follows a flattened feature map": (
         lambda: Chain(conv(2), jnp.ravel, LayerNorm.init(320), dense(320)),
         (2, 2, 5, 4),
     ),
     "standard parametrisation": (lambda: Chain(dense(3, initialiser=he)), (2, 3)),
-    "pools by mixture": (
-        lambda: Ensemble.init(lambda key: dense(3), 2, pool=mixture, key=key),
+    "pools by mean_probabilities": (
+        lambda: Ensemble.init(lambda key: dense(3), 2, pool=mean_probabilities, key=key),
         (2, 3),
     ),
 }
 
 
 @pytest.mark.parametrize("message", LATER)
-def test_what_has_no_limit_where_it_stands_says_so_too(message):
+def test_modules_without_a_limit_at_their_location_are_named(message):
     make, shape = LATER[message]
-    with pytest.raises(NoLimit, match=message):
-        infinite(make()).ntk(jnp.ones(shape))
+    with pytest.raises(NoInfiniteWidthLimit, match=message):
+        infinite_width_limit(make()).ntk(jnp.ones(shape))
 
 
 def test_bad_input(unchecked):
     with pytest.raises(ValueError, match="expected a model, got str"):
-        infinite("relu")
+        infinite_width_limit("relu")
     with pytest.raises(
-        NoLimit, match=r"does not tell its spread; say it: Initialiser\(draw, spread_W"
+        NoInfiniteWidthLimit, match=r"unknown standard deviation; give it: Initialiser\(..., std_W"
     ):
-        infinite(dense(3), initialiser=Initialiser(lambda key, shape: jnp.zeros(shape))).nngp(
-            jnp.ones((2, 3))
-        )
-    kernel = infinite(dense(3)).ntk
+        infinite_width_limit(
+            dense(3), initialiser=Initialiser(lambda key, shape: jnp.zeros(shape))
+        ).nngp(jnp.ones((2, 3)))
+    kernel = infinite_width_limit(dense(3)).ntk
     for xs, message in (
-        (jnp.ones(3), r"xs must be some examples.*\(3,\)"),
+        (jnp.ones(3), r"xs must be a stack of examples; got shape \(3,\)"),
         (jnp.ones((0, 3)), "at least one example"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -437,15 +451,38 @@ def test_bad_input(unchecked):
         kernel(jnp.array([[0.0, 1.0, 2.0], [jnp.nan, 1.0, 2.0]]))
     with pytest.raises(ValueError, match="expected numbers"):
         kernel(np.array([["a", "b", "c"]]))
-    with pytest.raises(ValueError, match=r"one shape and dtype; got float32 \(2, 3\) and bfloat16"):
+    with pytest.raises(
+        ValueError, match=r"same shape and dtype; got float32 \(2, 3\) and bfloat16"
+    ):
         kernel(jnp.ones((2, 3)), jnp.ones((2, 3), jnp.bfloat16))
 
 
+def test_rules_of_convolutions_are_registered_on_import():
+    """In a new process that imports this package only."""
+    code = """
+import jax, jax.numpy as jnp
+from thetax.explain.infinite_width import infinite_width_limit
+from thetax.layers import Chain, Convolution, Linear, ntk_parametrisation
+a, b = jax.random.split(jax.random.key(0))
+initialiser = ntk_parametrisation()
+model = Chain(
+    Convolution.init(1, 4, (3, 3), initialiser=initialiser, key=a),
+    jnp.ravel,
+    Linear.init(36, 1, initialiser=initialiser, key=b),
+)
+print(infinite_width_limit(model).ntk(jnp.ones((2, 1, 3, 3))).shape)
+"""
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert process.stdout == "(2, 2)\n", process.stderr
+
+
 @pytest.mark.slow
-def test_lenet_is_read_through_its_body():
+def test_lenet_is_its_body():
     net = LeNet.init(classes=2, initialiser=free, key=key)
-    assert limit_is_finite(infinite(net), jr.normal(key, (1, 1, 28, 28)), jax.eval_shape)
-    assert lecun.spread_W((4, 9)) == pytest.approx(1 / 3)
+    assert limit_is_finite(
+        infinite_width_limit(net), jr.normal(key, (1, 1, 28, 28)), jax.eval_shape
+    )
+    assert lecun.std_W((4, 9)) == pytest.approx(1 / 3)
 
 
 def limit_is_finite(limit, xs, run):

@@ -1,4 +1,4 @@
-"""The harness itself, on rows that cost nothing: direction, absence, failure, form."""
+"""The benchmark harness on trivial rows: ratio, missing peers, failures, output."""
 
 import importlib
 import json
@@ -34,7 +34,7 @@ def test_ratio_above_one_means_that_we_are_better():
     assert compare(fake(ours=lambda: 6.0, theirs=lambda: 2.0)).ratio == pytest.approx(1 / 3)
 
 
-def test_sides_take_turns_after_the_check_and_the_warm_up_does_not_count():
+def test_sides_take_turns_after_check_and_warm_up():
     order = []
 
     def side(name, costs):
@@ -53,7 +53,7 @@ def test_sides_take_turns_after_the_check_and_the_warm_up_does_not_count():
 
 
 @pytest.mark.parametrize("where", ["check", "theirs"])
-def test_a_missing_peer_is_said_and_ours_is_measured_all_the_same(where):
+def test_ours_is_timed_without_a_missing_peer(where):
     result = compare(fake(**{where: absent}))
     assert (result.ours, result.theirs, result.ratio, result.failed) == (2.0, None, None, False)
     assert result.as_json()["peer"] == "nobody (not installed)"
@@ -65,11 +65,11 @@ def test_a_peer_that_is_not_installed_is_missing():
 
 
 @pytest.mark.parametrize("broken", [{"check": disagree}, {"ours": disagree}, {"theirs": disagree}])
-def test_a_failing_check_measures_nothing(broken):
+def test_nothing_is_timed_after_a_failed_check(broken):
     result = compare(fake(**broken))
     assert result.failed
     assert (result.ours, result.theirs, result.ratio) == (None, None, None)
-    assert result.trouble == "failed: AssertionError: the two differ"
+    assert result.error == "failed: AssertionError: the two differ"
 
 
 def test_nothing_is_timed_before_the_check_has_passed():
@@ -78,7 +78,7 @@ def test_nothing_is_timed_before_the_check_has_passed():
     assert calls == []
 
 
-def test_json_has_exactly_the_promised_form():
+def test_the_json_format():
     results = [compare(fake()), compare(fake(check=absent)), compare(fake(check=disagree))]
     content = json.loads(json.dumps(report(machine.describe(), results)))
     assert content.keys() == {"machine", "rows"}
@@ -90,15 +90,15 @@ def test_json_has_exactly_the_promised_form():
 
 @pytest.fixture(autouse=True)
 def restless(monkeypatch):
-    monkeypatch.setattr(row, "REST", 0)
+    monkeypatch.setattr(row, "PAUSE", 0)
 
 
 @pytest.fixture
 def harmless(monkeypatch):
     """The harness with two made-up subjects, one of which has a row that fails."""
-    good = SimpleNamespace(__name__="bench.mlp", count=lambda: "nothing", rows=lambda: [fake()])
+    good = SimpleNamespace(__name__="bench.mlp", describe=lambda: "nothing", rows=lambda: [fake()])
     bad = SimpleNamespace(
-        __name__="bench.start", count=lambda: "", rows=lambda: [fake(check=disagree), fake()]
+        __name__="bench.start", describe=lambda: "", rows=lambda: [fake(check=disagree), fake()]
     )
     subjects = {"bench.mlp": good, "bench.start": bad}
     monkeypatch.setattr(importlib, "import_module", lambda name: subjects[name])
@@ -106,7 +106,7 @@ def harmless(monkeypatch):
     return list(subjects.values())
 
 
-def test_one_failure_does_not_stop_the_rest_and_is_told_to_the_shell(harmless, tmp_path, capsys):
+def test_one_failure_does_not_stop_the_others_and_sets_the_exit_code(harmless, tmp_path, capsys):
     path = tmp_path / "out.json"
     assert main("start", "mlp", json=path) == 1
     assert [found["ratio"] for found in json.loads(path.read_text())["rows"]] == [None, 3.0, 3.0]
@@ -114,13 +114,13 @@ def test_one_failure_does_not_stop_the_rest_and_is_told_to_the_shell(harmless, t
     assert "the two differ" in capsys.readouterr().out
 
 
-def test_an_unknown_name_is_met_with_the_nearest_and_nothing_runs(capsys):
+def test_an_unknown_name_is_refused_with_similar_names(capsys):
     assert main("mlp", "resum") == 2
     assert "nearest: resume" in capsys.readouterr().err
     assert nearest("xyzzy") == f"choose from {', '.join(SUBJECTS)}"
 
 
-def test_the_table_says_target_limit_remark_and_trouble(harmless):
+def test_the_table_has_target_limit_remark_and_error(harmless):
     work = Work(operations=1e8, bytes=1e6)  # at least 1 ms
     rows = [
         fake(target=2, work=work, remark=lambda result: "so be it"),
@@ -143,7 +143,7 @@ def test_the_table_says_target_limit_remark_and_trouble(harmless):
         assert said in text
 
 
-def test_work_is_bound_by_the_slower_of_arithmetic_and_traffic():
+def test_the_bound_of_work_is_the_slower_of_operations_and_traffic():
     assert Work(1e9, 1e6).floor(1e11, 1e10) == pytest.approx(1e-2)
     assert Work(1e6, 1e9).floor(1e11, 1e10) == pytest.approx(1e-1)
 

@@ -1,4 +1,4 @@
-"""Bisection on the radius where the distance is known, and along one direction by a fine search."""
+"""Binary search over the radius, against closed forms and a fine search along one direction."""
 
 import equinox as eqx
 import jax
@@ -28,8 +28,8 @@ pytestmark = pytest.mark.usefixtures("x64")
 
 @pytest.mark.slow
 @pytest.mark.parametrize("norm", [L1, L2, Linf])
-def test_of_an_affine_classifier_it_is_the_closed_form(norm):
-    """The nearest of all classes, each aimed at by itself."""
+def test_affine_classifier(norm):
+    """The nearest of all classes, by a targeted attack on each."""
     models = jax.vmap(lambda key: Linear.init(5, 4, key=key))(jr.split(jr.key(0), 10))
     xs = normal(1, 10, 5)
     ys = jax.vmap(lambda model, x: jnp.argmax(model(x)))(models, xs)
@@ -57,7 +57,7 @@ def net():
     return MLP.init(4, 8, 3, activation=tanh, key=jr.key(0))
 
 
-def test_along_the_sign_of_the_gradient_it_is_the_first_crossing(net):
+def test_fgsm_finds_the_first_crossing(net):
     x = normal(2, 4)
     y = jnp.argmax(net(x))
     direction = jnp.sign(jax.grad(lambda x: log_loss(net(x), y))(x))
@@ -73,8 +73,8 @@ def test_along_the_sign_of_the_gradient_it_is_the_first_crossing(net):
     assert jnp.argmax(net(found)) != y
 
 
-def test_it_keeps_the_norm_of_the_shift_and_not_the_radius():
-    """An attack that always moves by 0.3, whatever its ball, and succeeds if that is allowed."""
+def test_result_is_measured_by_its_own_norm():
+    """An attack that moves by 0.3 if its radius is at least 0.9, and else not at all."""
 
     class Stubborn(eqx.Module):
         ball: L2
@@ -91,7 +91,7 @@ def test_it_keeps_the_norm_of_the_shift_and_not_the_radius():
 
 
 @pytest.mark.slow
-def test_a_batch_is_a_vmap_and_a_key_decides(net):
+def test_vmap_and_key(net):
     attack = MinimumNormAttack(
         PGD(
             untargeted(margin_loss), Linf(2.0), step_size=0.5, steps=3, restarts=2, box=(-3.0, 3.0)
@@ -104,12 +104,12 @@ def test_a_batch_is_a_vmap_and_a_key_decides(net):
     together = jax.jit(jax.vmap(lambda x, y, key: attack(net, x, y, key=key)))(xs, ys, keys)
     alone = jnp.stack([attack(net, x, y, key=key) for x, y, key in zip(xs, ys, keys)])
     np.testing.assert_allclose(together, alone, atol=1e-12)
-    assert jnp.array_equal(together[0], xs[0])  # wrong already
+    assert jnp.array_equal(together[0], xs[0])  # already misclassified
     assert not np.array_equal(together[1], attack(net, xs[1], ys[1], key=jr.key(9)))
     assert attack.box == (-3.0, 3.0)
 
 
-def test_where_nothing_is_found_the_input_stays(net):
+def test_failure_returns_the_input(net):
     x = normal(2, 4)
     y = jnp.argmax(net(x))
     assert jnp.array_equal(
@@ -120,8 +120,8 @@ def test_where_nothing_is_found_the_input_stays(net):
     )
 
 
-def test_a_radius_that_failed_is_tried_again_below_what_was_found_nearer():
-    """An attack with luck in large balls and in small ones only."""
+def test_a_success_below_a_failed_radius_reopens_the_search():
+    """An attack that succeeds in large and in small balls, but not in between."""
 
     class Fickle(eqx.Module):
         ball: L2
@@ -141,20 +141,29 @@ def test_a_radius_that_failed_is_tried_again_below_what_was_found_nearer():
 
 
 def test_bad_input(net, unchecked):
-    with pytest.raises(ValueError, match="Nearest: rounds must be at least 1; got 0"):
+    with pytest.raises(
+        ValueError, match="MinimumNormAttack: binary_search_steps must be an integer >= 1; got 0"
+    ):
         MinimumNormAttack(PGD(untargeted(), L2(1.0), step_size=0.1, steps=1), binary_search_steps=0)
     with pytest.raises(
         ValueError,
-        match="Nearest: expected an attack in a ball with a goal, such as PGD; got a DeepFool",
+        match="MinimumNormAttack: attack must have a ball and a goal, as PGD has; got a DeepFool",
     ):
         MinimumNormAttack(DeepFool())
-    with pytest.raises(ValueError, match="Nearest: L0 counts and cannot be halved"):
+    with pytest.raises(
+        ValueError,
+        match=r"MinimumNormAttack: an L0 radius is a count and cannot be halved\. Use L1",
+    ):
         MinimumNormAttack(PGD(untargeted(), L0(2), step_size=0.1, steps=1))
-    with pytest.raises(ValueError, match=r"a goal never reached; give it away\(loss\)"):
+    with pytest.raises(
+        ValueError, match=r"a plain loss, which is never reached\. Use untargeted\(loss\)"
+    ):
         MinimumNormAttack(PGD(margin_loss, L2(1.0), step_size=0.1, steps=1))
-    with pytest.raises(ValueError, match="the largest to try, so positive; got 0"):
+    with pytest.raises(ValueError, match="the largest to try, must be > 0; got 0"):
         MinimumNormAttack(PGD(untargeted(), L2(0.0), step_size=0.1, steps=1))
-    with pytest.raises(ValueError, match="restarts=3 begin at different points; give a key"):
+    with pytest.raises(
+        ValueError, match="restarts=3 start at random points of the ball; pass key="
+    ):
         MinimumNormAttack(PGD(untargeted(), L2(1.0), step_size=0.1, steps=1, restarts=3))(
             net, jnp.zeros(4), jnp.array(0)
         )

@@ -1,6 +1,4 @@
-"""The worst of several: no member does better on any example, and what lies outside is brought
-in.
-"""
+"""Ensembles: no member does better on any example, and points outside the ball are projected."""
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +21,7 @@ from thetax.attack import (
     untargeted,
     via_target,
 )
-from thetax.attack.worst_of import _likeliest
+from thetax.attack.ensemble import _likeliest_wrong
 from thetax.layers import Linear, tanh
 from thetax.models import MLP
 from thetax.threat import L2, Linf
@@ -47,7 +45,7 @@ def shifted(by):
 
 
 @pytest.mark.slow
-def test_for_every_example_no_member_does_better(net):
+def test_no_member_does_better_on_any_example(net):
     """The members one by one, with the keys that the ensemble gives them."""
     ball = Linf(0.2)
     ys = jax.vmap(lambda x: jnp.argmax(net(x)))(XS)
@@ -75,7 +73,7 @@ def test_for_every_example_no_member_does_better(net):
     assert jnp.abs(found - XS).max() <= 0.2 * (1 + 1e-12)
 
 
-def test_what_lies_outside_is_projected_and_what_is_not_finite_ignored():
+def test_points_outside_are_projected_and_nonfinite_ones_ignored():
     model = lambda x: jnp.stack([0.0 * x[0], x.sum()])
     far = jnp.asarray([3.0, 4.0, 0.0, 0.0])
     x = jnp.zeros(4)
@@ -92,10 +90,8 @@ def test_what_lies_outside_is_projected_and_what_is_not_finite_ignored():
     assert np.array_equal(AttackEnsemble(L2(1.0), broken)(model, x, Y), x)
 
 
-def test_the_worst_of_three_answers():
-    """One that gains, one that gains more but must be brought into the ball, one that is no
-    number.
-    """
+def test_worst_of_three_results():
+    """One that succeeds, one that is better but has to be projected, and one that is NaN."""
     model = lambda x: jnp.stack([0.0 * x[0] + 0.4, x.sum()])
     one = jax.jit(lambda x, shifts: AttackEnsemble(L2(1.0), *map(shifted, shifts))(model, x, Y))
     shifts = np.array([[0.3, 0.1], [3.0, 4.0], [np.nan, 0.0]])
@@ -104,13 +100,13 @@ def test_the_worst_of_three_answers():
     np.testing.assert_allclose(one(np.zeros(2), -shifts), [0.0, 0.0], atol=1e-12)
 
 
-def test_the_likeliest_wrong_classes():
-    found = jax.jit(lambda z, y: _likeliest(z, y, 2))(np.array([3.0, 1.0, 5.0, 2.0]), 2)
+def test_likeliest_wrong_classes():
+    found = jax.jit(lambda z, y: _likeliest_wrong(z, y, 2))(np.array([3.0, 1.0, 5.0, 2.0]), 2)
     assert found.tolist() == [0, 3]
 
 
-def test_the_goal_comes_before_the_gain():
-    goal = untargeted(lambda z, y: -z[1])  # of more gain the less it is reached
+def test_success_comes_before_gain():
+    goal = untargeted(lambda z, y: -z[1])  # the gain is larger away from the goal
     model = lambda x: jnp.stack([0.1 + 0 * x[0], x[0]])
     reaches = shifted(jnp.asarray([0.5]))
     gains = shifted(jnp.asarray([-0.5]))
@@ -126,7 +122,7 @@ def test_the_goal_comes_before_the_gain():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ball", [Linf(0.2), L2(0.5)], ids=["Linf", "L2"])
-def test_towards_every_class_it_finds_the_largest_margin_of_an_affine_classifier(ball):
+def test_multi_targeted_finds_the_largest_margin_of_an_affine_classifier(ball):
     """max_j (z_j − z_y + ε‖w_j − w_y‖_q), whichever class is nearest at the start, where none can
     be reached.
     """
@@ -135,7 +131,7 @@ def test_towards_every_class_it_finds_the_largest_margin_of_an_affine_classifier
     difference = lambda z, y, t: z[t] - z[y]
     z = affine(X)
     W = affine.W
-    ends = {j: float(z[j] - z[0] + ball.radius * ball.dual(W[j] - W[0])) for j in range(1, 5)}
+    ends = {j: float(z[j] - z[0] + ball.radius * ball.dual_norm(W[j] - W[0])) for j in range(1, 5)}
     found = MultiTargeted(APGD(via_target(difference), ball, steps=8))(affine, X, Y)
     assert float(margin_loss(affine(found), Y)) == pytest.approx(max(ends.values()), rel=1e-9)
     first = MultiTargeted(APGD(via_target(difference), ball, steps=8), targets=1)(affine, X, Y)
@@ -145,7 +141,7 @@ def test_towards_every_class_it_finds_the_largest_margin_of_an_affine_classifier
     )
 
 
-def test_the_ratio_towards_a_class():
+def test_targeted_dlr_loss():
     z = normal(0, 6)
     t = jnp.array(3)
     assert float(targeted_dlr_loss(z, Y, t)) == pytest.approx(
@@ -163,10 +159,8 @@ def test_the_ratio_towards_a_class():
 
 
 @pytest.mark.slow
-def test_the_ensemble(net):
-    """As the sum of its parts; a batch is a vmap, a key decides; without a box or in another norm
-    too.
-    """
+def test_auto_attack(net):
+    """Its members, batched and one by one, and the ball."""
     assert [type(attack) for attack in auto_attack(Linf(0.1)).attacks] == [
         APGD,
         MultiTargeted,
@@ -176,7 +170,7 @@ def test_the_ensemble(net):
     attack = auto_attack(Linf(0.15), steps=3, n_queries=8, targets=2, box=BOX)
     ys = jax.vmap(lambda x: jnp.argmax(net(x)))(XS)
     keys = jr.split(jr.key(1), 12)
-    found = perturb(attack, net, (XS, ys), key=jr.key(1))
+    found = perturb(attack, net, (XS, ys), key=jr.key(1)).xs
     one = jax.jit(lambda x, y, key: attack(net, x, y, key=key))
     np.testing.assert_allclose(
         found[:3], jnp.stack([one(*row) for row in zip(XS[:3], ys, keys)]), atol=1e-12
@@ -189,11 +183,11 @@ def test_the_ensemble(net):
 
 
 def test_bad_input(net, unchecked):
-    with pytest.raises(ValueError, match="WorstOf: needs one attack or more; got none"):
+    with pytest.raises(ValueError, match="AttackEnsemble: needs at least one attack; got none"):
         AttackEnsemble(Linf(0.1))
-    with pytest.raises(ValueError, match="Targeted: targets must be at least 1; got 0"):
+    with pytest.raises(ValueError, match="MultiTargeted: targets must be an integer >= 1; got 0"):
         MultiTargeted(APGD(via_target(), Linf(0.1), steps=1), targets=0)
-    with pytest.raises(ValueError, match="Square: is a random search; give a key"):
+    with pytest.raises(ValueError, match=r"Square: is stochastic, a random search\. Pass key="):
         auto_attack(Linf(0.1), steps=1)(net, X, Y)
-    with pytest.raises(ValueError, match="WorstOf: expected a label from 0 to 4, got 5"):
+    with pytest.raises(ValueError, match="AttackEnsemble: expected a label from 0 to 4, got 5"):
         auto_attack(Linf(0.1), steps=1)(net, X, jnp.array(5))

@@ -8,9 +8,9 @@ import pytest
 from scipy import stats
 
 from thetax import data
-from thetax.explain import capacity, corrupt, crosstalk, flip_probability, recall
+from thetax.explain import crosstalk, flip_probability, flip_signs, memory_capacity, memory_recall
 from thetax.layers import ModernHopfield
-from thetax.models import Hebbian, asynchronous, hebb, pseudo_inverse
+from thetax.models import Hebbian, asynchronous_recall, hebb, pseudo_inverse
 
 
 def patterns(seed, n, d):
@@ -19,7 +19,7 @@ def patterns(seed, n, d):
 
 @pytest.mark.usefixtures("x64", "strict")
 @pytest.mark.parametrize(("n", "d"), [(1, 5), (4, 1), (4, 7)])
-def test_crosstalk_is_what_is_left_of_the_field(n, d):
+def test_crosstalk_is_the_field_minus_the_signal(n, d):
     """The field less the signal; nothing where there is one pattern or one site."""
     X = patterns(0, n, d)
     C = crosstalk(X)
@@ -40,7 +40,7 @@ def test_flip_probability_is_a_normal_tail():
 
 
 def test_flip_probability_is_what_is_seen():
-    """Cross-talk is a sum of (n-1)(d-1) fair signs: the exact chance, and the share seen."""
+    """Cross-talk is a sum of (n-1)(d-1) random signs: exact probability and observed fraction."""
     n, d = 60, 200
     wrong = [
         float(jnp.mean(jax.vmap(Hebbian(X).field)(X) * X < 0))
@@ -51,22 +51,22 @@ def test_flip_probability_is_what_is_seen():
     assert np.isclose(np.mean(wrong), exact, atol=5 * np.std(wrong) / np.sqrt(20))
 
 
-def test_corruption_flips_just_so_many_signs():
+def test_flip_signs_flips_the_given_number():
     """In each pattern its own; nothing at 0, everything at 1."""
     X = patterns(0, 30, 50)
-    noisy = corrupt(X, share=0.3, key=jr.key(0))
+    noisy = flip_signs(X, fraction=0.3, key=jr.key(0))
     assert (np.sum(np.asarray(noisy != X), axis=1) == 15).all()
     assert len(np.unique(np.asarray(noisy != X), axis=0)) == 30
-    assert corrupt(X[0], share=0.0, key=jr.key(0)).tolist() == X[0].tolist()
-    assert corrupt(X[0], share=1.0, key=jr.key(0)).tolist() == (-X[0]).tolist()
+    assert flip_signs(X[0], fraction=0.0, key=jr.key(0)).tolist() == X[0].tolist()
+    assert flip_signs(X[0], fraction=1.0, key=jr.key(0)).tolist() == (-X[0]).tolist()
 
 
 @pytest.mark.slow
-def test_recall_is_each_memory_on_each_pattern():
+def test_memory_recall_of_each_memory_on_each_pattern():
     X = patterns(0, 6, 40)
-    noisy = corrupt(X, share=0.1, key=jr.key(0))
+    noisy = flip_signs(X, fraction=0.1, key=jr.key(0))
     memories = {"Hebb": hebb(X), "modern": ModernHopfield(X, beta=0.5)}
-    found = recall(memories, X, noisy)
+    found = memory_recall(memories, X, noisy)
     assert found.names == ("Hebb", "modern")
     for answers, overlaps, memory in zip(found.recalled, found.overlaps, memories.values()):
         for answer, overlap, x, start in zip(answers, overlaps, X, noisy):
@@ -76,7 +76,7 @@ def test_recall_is_each_memory_on_each_pattern():
     assert found.exact.tolist() == [np.mean(row == 1) for row in found.overlaps]
 
 
-def test_digits_are_too_much_alike_for_hebb():
+def test_hebb_fails_on_correlated_digits():
     """Ten real digits, 8 x 8: the projection rule and the modern layer recall what Hebb's rule
     mixes up.
     """
@@ -86,10 +86,10 @@ def test_digits_are_too_much_alike_for_hebb():
         1.0,
         -1.0,
     )
-    found = recall(
+    found = memory_recall(
         {"Hebb": hebb(X), "projection": pseudo_inverse(X), "modern": ModernHopfield(X, beta=1.0)},
         X,
-        corrupt(X, share=0.1, key=jr.key(0)),
+        flip_signs(X, fraction=0.1, key=jr.key(0)),
     )
     assert found.exact[0] == 0
     assert found.exact[1:].min() >= 0.9
@@ -101,7 +101,7 @@ def test_capacity_is_what_is_left_of_stored_patterns():
     sign for sign.
     """
     key = jr.key(0)
-    found = capacity(300, [0.05, 0.4], tested=8, key=key)
+    found = memory_capacity(300, [0.05, 0.4], n_tested=8, key=key)
     assert found.loads.tolist() == [0.05, 0.4]
     assert found.overlap[0] > 0.99
     assert found.overlap[1] < 0.6
@@ -117,11 +117,11 @@ def test_capacity_is_what_is_left_of_stored_patterns():
         for i in order:
             x[i] = 1.0 if W[i] @ x >= 0 else -1.0
     assert np.isclose(found.overlaps[1, 0], x @ X[0] / 300)
-    assert asynchronous(Hebbian(X), X[0], order=jnp.asarray(order)).x.tolist() == x.tolist()
+    assert asynchronous_recall(Hebbian(X), X[0], order=jnp.asarray(order)).x.tolist() == x.tolist()
 
 
 @pytest.mark.usefixtures("unchecked")
-def test_bad_input_is_refused():
+def test_bad_input_is_rejected():
     X = patterns(0, 3, 8)
     with pytest.raises(ValueError, match="crosstalk: expected only -1 and"):
         crosstalk(2 * X)
@@ -129,25 +129,31 @@ def test_bad_input_is_refused():
         flip_probability(0, 10)
     with pytest.raises(ValueError, match="degree"):
         flip_probability(5, 10, degree=1)
-    with pytest.raises(ValueError, match=r"share is between 0 and 1; got 1.5"):
-        corrupt(X, share=1.5, key=jr.key(0))
+    with pytest.raises(ValueError, match=r"fraction must be between 0 and 1; got 1\.5"):
+        flip_signs(X, fraction=1.5, key=jr.key(0))
     with pytest.raises(ValueError, match=r"got patterns \(3, 8\) and noisy \(2, 8\)"):
-        recall({"Hebb": hebb(X)}, X, X[:2])
+        memory_recall({"Hebb": hebb(X)}, X, X[:2])
     with pytest.raises(ValueError, match="nan"):
-        recall({"Hebb": hebb(X)}, X, X.at[0, 0].set(jnp.nan))
+        memory_recall({"Hebb": hebb(X)}, X, X.at[0, 0].set(jnp.nan))
     with pytest.raises(
-        ValueError, match=r"expected a mapping of names to memories.*got an empty one"
+        ValueError, match=r"memories must be a non-empty mapping of names to.*got an empty mapping"
     ):
-        recall({}, X, X)
-    with pytest.raises(ValueError, match="from 1 to 5 patterns can be tested"):
-        capacity(100, [0.05, 0.1], tested=6, key=jr.key(0))
-    with pytest.raises(ValueError, match="can be tested"):
-        capacity(100, [], key=jr.key(0))
+        memory_recall({}, X, X)
+    with pytest.raises(
+        ValueError,
+        match="n_tested must be between 1 and 5, the number of patterns at the smallest load",
+    ):
+        memory_capacity(100, [0.05, 0.1], n_tested=6, key=jr.key(0))
+    with pytest.raises(
+        ValueError,
+        match="n_tested must be between 1 and 0, the number of patterns at the smallest load",
+    ):
+        memory_capacity(100, [], key=jr.key(0))
 
 
-def test_one_memory_without_a_name_is_refused(unchecked):
+def test_one_memory_without_a_name_is_rejected(unchecked):
     X = patterns(0, 2, 8)
     with pytest.raises(
-        ValueError, match=r"expected a mapping of names to memories, .*got Hopfield"
+        ValueError, match=r"memories must be a non-empty mapping of names to.*got Hopfield"
     ):
-        recall(hebb(X), X, X)
+        memory_recall(hebb(X), X, X)

@@ -1,4 +1,4 @@
-"""Digits by a multi-layer perceptron: the embedded 8 by 8 ones, and MNIST."""
+"""Fits of classifiers, and their test error."""
 
 from typing import Any
 
@@ -6,35 +6,37 @@ import optax
 from jaxtyping import PRNGKeyArray
 
 from ...core import Batch, Model, Objective
-from ...train import Fit, Run, cross_entropy, descend, error_rate, evaluate, fit
-from ..engine.job import Job, positive
+from ...train import FitResult, Run, cross_entropy, descend, error_rate, evaluate, fit
+from ..engine.job import Job, check_positive
 
 METRICS = {"error": error_rate, "loss": cross_entropy}
 
 
-def classify(
+def fit_classifier(
     job: Job,
     model: Model,
     train: Batch,
     valid: Batch | None,
     *,
     objective: Objective = cross_entropy,
-    rate: float,
+    learning_rate: float,
     epochs: int,
-    batch: int,
+    batch_size: int,
     patience: int | None = None,
     key: PRNGKeyArray,
     run: Run | None,
-) -> Fit:
-    """Fits a classifier by Adam, the rate falling to zero along a cosine."""
-    positive(rate=rate, epochs=epochs, batch=batch)
-    schedule = optax.cosine_decay_schedule(rate, max(1, epochs * (len(train[1]) // batch)))
+) -> FitResult:
+    """Fits a classifier by Adam with cosine decay of the learning rate."""
+    check_positive(learning_rate=learning_rate, epochs=epochs, batch_size=batch_size)
+    schedule = optax.cosine_decay_schedule(
+        learning_rate, max(1, epochs * (len(train[1]) // batch_size))
+    )
     return fit(
         descend(objective, optax.adam(schedule)),
         model,
         train,
         epochs=epochs,
-        batch_size=batch,
+        batch_size=batch_size,
         validation=valid,
         metrics=None if valid is None else METRICS,
         patience=patience,
@@ -44,6 +46,6 @@ def classify(
     )
 
 
-def percent_wrong(model: Any, test: Batch) -> float:
+def test_error_percent(model: Any, test: Batch) -> float:
     """The test error in percent."""
     return 100 * evaluate(model, test, METRICS)["error"]

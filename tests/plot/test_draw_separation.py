@@ -1,4 +1,4 @@
-"""Margins and version spaces are drawn, separated or not, empty or not."""
+"""Tests of the figures of margins and version spaces."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -20,9 +20,9 @@ def test_margins(theme, push):
     figure = draw(result, theme=theme)
     figure.canvas.draw()
     axes = figure.axes[0]
-    told = axes.get_title(loc="left")
-    assert told == (
-        f"margin {result.margin:.3g}" if push else f"{round(60 * result.error)} on the wrong side"
+    title = axes.get_title(loc="left")
+    assert title == (
+        f"margin {result.margin:.3g}" if push else f"{round(60 * result.error)} misclassified"
     )
     bars = [bar for bar in axes.patches if bar.get_height() > 0]
     assert sum(bar.get_height() for bar in bars) == 60
@@ -36,7 +36,7 @@ def test_margins(theme, push):
         f"{kind} examples ({int((ys == y).sum())})"
         for kind, y in (("negative", -1), ("positive", 1))
     }
-    assert names == kinds | {"boundary", "least distance"}
+    assert names == kinds | {"boundary", "smallest distance"}
 
 
 def test_margins_of_one_example():
@@ -55,7 +55,7 @@ def test_cone():
     assert len(empty.axes[0].patches) == 1
 
 
-def test_cone_of_many():
+def test_cone_of_many_examples():
     """Only the two lines that bound the cone have a number, and they are those whose loss would
     widen it.
     """
@@ -67,6 +67,8 @@ def test_cone_of_many():
     without = [version_cone(np.delete(xs, k, 0), np.delete(ys, k)).fraction for k in range(60)]
     widened = np.flatnonzero(np.array(without) > cone.fraction + 1e-9).tolist()
     assert sorted(int(text.get_text()) - 1 for text in axes.texts) == widened
-    assert axes.get_title(loc="left") == f"{100 * cone.fraction:.3g} % of directions left"
+    assert axes.get_title(loc="left") == (
+        f"version space: {100 * cone.fraction:.3g} % of directions"
+    )
     empty = draw(version_cone(xs, np.where(np.arange(60) == 7, -ys, ys)))
     assert not empty.axes[0].texts

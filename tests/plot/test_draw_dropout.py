@@ -1,4 +1,4 @@
-"""Figures of dropout hold the numbers of their results."""
+"""Tests of the figures of dropout."""
 
 import numpy as np
 import pytest
@@ -7,10 +7,10 @@ from thetax import explain
 from thetax.plot import draw
 
 
-def test_doubt_is_split_into_that_of_the_members_and_their_disagreement():
+def test_uncertainty_is_split_into_entropy_and_mutual_information():
     entropy = np.array([0.1, 0.6])
     information = np.array([0.1, 0.2])
-    found = explain.DropoutBelief(
+    found = explain.predictions.MCDropout(
         np.array([[0.98, 0.02], [0.7, 0.3]]), np.ones((2, 2)), entropy, information, np.zeros(2), 4
     )
     left, right = draw(found).axes
@@ -20,6 +20,6 @@ def test_doubt_is_split_into_that_of_the_members_and_their_disagreement():
 
 
 def test_the_penalty_is_added_to_the_objective():
-    (axes,) = draw(explain.DropoutPenalty(0.3, 0.02, 0.25, 0.01, 1.0, 50)).axes
+    (axes,) = draw(explain.predictions.DropoutPenalty(0.3, 0.02, 0.25, 0.01, 1.0, 50)).axes
     ends = [bar.get_x() + bar.get_width() for bar in axes.containers[1]]
     assert ends == pytest.approx([1.0, 1.3, 1.25])

@@ -1,4 +1,4 @@
-"""How a classifier judges: its calibration, its confusions, its worst mistakes."""
+"""Figures of a classifier: calibration, confusion matrix, most confident mistakes."""
 
 import math
 
@@ -7,7 +7,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import FormatStrFormatter
 
-from ...explain import Calibration, Confusion, Worst
+from ...explain.predictions import Calibration, ConfidentMistakes, ConfusionMatrix
 from ..draw import new_figure, register_drawing
 from ..theme import WIDTH, Theme
 
@@ -17,24 +17,29 @@ def _calibration(result: Calibration, theme: Theme) -> Figure:
     figure = new_figure(4.6)
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
     bins = len(result.count)
-    seen = result.count > 0
+    has_examples = result.count > 0
     above.plot([0, 1], [0, 1], color=theme.muted, linewidth=1, linestyle=(0, (4, 3)))
     low, high = result.interval
     above.vlines(
-        result.confidence[seen], low[seen], high[seen], color=theme.blue, alpha=0.35, linewidth=2
+        result.confidence[has_examples],
+        low[has_examples],
+        high[has_examples],
+        color=theme.blue,
+        alpha=0.35,
+        linewidth=2,
     )
-    area = 12 + 110 * np.sqrt(result.count[seen] / result.count.max())
+    area = 12 + 110 * np.sqrt(result.count[has_examples] / result.count.max())
     above.scatter(
-        result.confidence[seen],
-        result.accuracy[seen],
+        result.confidence[has_examples],
+        result.accuracy[has_examples],
         s=area,
         color=theme.blue,
         linewidths=0,
         zorder=3,
     )
-    above.annotate("too modest", (0.03, 0.94), color=theme.muted)
-    above.annotate("too sure", (0.97, 0.03), color=theme.muted, ha="right")
-    above.set(ylabel="share that is right", xlim=(0, 1.02), ylim=(-0.02, 1.04))
+    above.annotate("underconfident", (0.03, 0.94), color=theme.muted)
+    above.annotate("overconfident", (0.97, 0.03), color=theme.muted, ha="right")
+    above.set(ylabel="accuracy", xlim=(0, 1.02), ylim=(-0.02, 1.04))
     below.stairs(result.count, np.linspace(0, 1, bins + 1), fill=True, color=theme.blue, alpha=0.5)
     below.set(xlabel="confidence", ylabel="examples", yscale="symlog")
     below.set_ylim(bottom=0)
@@ -42,8 +47,8 @@ def _calibration(result: Calibration, theme: Theme) -> Figure:
     return figure
 
 
-@register_drawing(Confusion)
-def _confusion(result: Confusion, theme: Theme) -> Figure:
+@register_drawing(ConfusionMatrix)
+def _confusion(result: ConfusionMatrix, theme: Theme) -> Figure:
     k = len(result.classes)
     side = min(2.4 + 0.32 * k, WIDTH) + 0.08 * max(k - 30, 0)
     figure = new_figure(side * 0.92, side)
@@ -52,7 +57,7 @@ def _confusion(result: Confusion, theme: Theme) -> Figure:
     share = result.counts / total
     right = np.eye(k, dtype=bool)
     tint = np.where(right[..., None], to_rgb(theme.blue), to_rgb(theme.orange))
-    # a quiet diagonal, and mistakes that show from one in fifty on
+    # a pale diagonal, and mistakes that are visible from 2 % on
     alpha = np.where(right, 0.45 * share, np.clip(0.3 + 2 * share, 0, 0.95) * (result.counts > 0))
     axes.imshow(np.concatenate([tint, alpha[..., None]], axis=2), interpolation="nearest")
     if k <= 20:
@@ -65,30 +70,30 @@ def _confusion(result: Confusion, theme: Theme) -> Figure:
         range(0, k, every), result.classes[::every], rotation=90 if long and k > 4 else 0
     )
     axes.set_yticks(range(0, k, every), result.classes[::every])
-    axes.set(xlabel="guess", ylabel="truth")
+    axes.set(xlabel="predicted class", ylabel="true class")
     axes.grid(visible=False)
     axes.tick_params(length=0)
     axes.spines[["left", "bottom"]].set_visible(False)
     return figure
 
 
-@register_drawing(Worst)
-def _worst(result: Worst, theme: Theme) -> Figure:
-    pictures = as_images(result.x)
-    if not len(result.index):
+@register_drawing(ConfidentMistakes)
+def _confident_mistakes(result: ConfidentMistakes, theme: Theme) -> Figure:
+    images = as_images(result.x)
+    if not len(result.indices):
         figure = new_figure(1.0)
         figure.text(
-            0.5, 0.5, f"no mistakes among {result.examples} examples", ha="center", va="center"
+            0.5, 0.5, f"no mistakes among {result.n_examples} examples", ha="center", va="center"
         )
         return figure
-    return _bars(result, theme) if pictures is None else _pictures(result, pictures, theme)
+    return _draw_bars(result, theme) if images is None else _draw_images(result, images, theme)
 
 
 def as_images(x: np.ndarray) -> np.ndarray | None:
-    """Examples as pictures `n h w` or `n h w 3`, or None where they are no pictures.
+    """Examples as images `n h w` or `n h w 3`, or None if they are not images.
 
-    Pictures are `h w`, or `c h w` with 1 or 3 channels, or a vector whose length is a square of 5
-    or more; numbers of tokens are none.
+    An image has the shape `h w`, or `c h w` with 1 or 3 channels, or is a vector of a square length
+    of at least 25. Integers are token ids, not images.
 
     >>> (
     ...     as_images(np.zeros((2, 64))).shape,
@@ -107,33 +112,33 @@ def as_images(x: np.ndarray) -> np.ndarray | None:
     return x if x.ndim == 3 and min(x.shape[1:]) > 1 else None
 
 
-def _pictures(result: Worst, pictures: np.ndarray, theme: Theme) -> Figure:
-    columns = min(4, len(pictures))
-    rows = math.ceil(len(pictures) / columns)
+def _draw_images(result: ConfidentMistakes, images: np.ndarray, theme: Theme) -> Figure:
+    columns = min(4, len(images))
+    rows = math.ceil(len(images) / columns)
     figure = new_figure(1.7 * rows, WIDTH * columns / 4)
     panels = figure.subplots(rows, columns, squeeze=False).ravel()
     names = result.classes
     gap = " " if max(map(len, names)) <= 4 else "\n"
     for axes in panels:
         axes.axis("off")
-    for i, (axes, picture) in enumerate(zip(panels, pictures)):
-        low = picture.min()
-        high = picture.max()
+    for i, (axes, image) in enumerate(zip(panels, images)):
+        low = image.min()
+        high = image.max()
         axes.imshow(
-            (picture - low) / max(high - low, 1e-12),
+            (image - low) / max(high - low, 1e-12),
             cmap="gray",
             interpolation="nearest",
             vmin=0,
             vmax=1,
         )
-        guess = names[result.guess[i]][:14]
+        predicted = names[result.predicted[i]][:14]
         truth = names[result.truth[i]][:14]
-        axes.set_title(f"{guess},{gap}not {truth}", fontsize=9, loc="center", pad=3)
-        sure = f"{100 * result.confidence[i]:.0f} % sure"
+        axes.set_title(f"{predicted},{gap}not {truth}", fontsize=9, loc="center", pad=3)
+        confidence = f"confidence {100 * result.confidence[i]:.0f} %"
         axes.text(
             0.5,
             -0.04,
-            sure,
+            confidence,
             transform=axes.transAxes,
             ha="center",
             va="top",
@@ -143,20 +148,20 @@ def _pictures(result: Worst, pictures: np.ndarray, theme: Theme) -> Figure:
     return figure
 
 
-def _bars(result: Worst, theme: Theme) -> Figure:
-    m = len(result.index)
+def _draw_bars(result: ConfidentMistakes, theme: Theme) -> Figure:
+    m = len(result.indices)
     figure = new_figure(0.9 + 0.27 * m)
     axes = figure.subplots()
     row = np.arange(m)
-    axes.hlines(row, result.chance, result.confidence, color=theme.grid, linewidth=3)
-    axes.plot(result.chance, row, "o", color=theme.blue, label="given to the truth")
-    axes.plot(result.confidence, row, "o", color=theme.orange, label="given to the guess")
+    axes.hlines(row, result.truth_probability, result.confidence, color=theme.grid, linewidth=3)
+    axes.plot(result.truth_probability, row, "o", color=theme.blue, label="true class")
+    axes.plot(result.confidence, row, "o", color=theme.orange, label="predicted class")
     name = lambda i: (
-        f"{result.classes[result.guess[i]]}, not {result.classes[result.truth[i]]}  (№ "
-        f"{result.index[i]})"
+        f"{result.classes[result.predicted[i]]}, not {result.classes[result.truth[i]]}  (example "
+        f"{result.indices[i]})"
     )
     axes.set_yticks(row, [name(i) for i in row])
-    axes.set(xlim=(-0.02, 1.02), ylim=(m - 0.5, -0.5), xlabel="probability")
+    axes.set(xlim=(-0.02, 1.02), ylim=(m - 0.5, -0.5), xlabel="predicted probability")
     axes.grid(visible=False, axis="y")
     figure.legend(loc="outside upper right", ncols=2, frameon=False, labelcolor="linecolor")
     return figure
