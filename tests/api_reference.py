@@ -142,7 +142,7 @@ def first_sentence(text: str) -> str:
     'Adds two numbers.'
     """
     paragraph = " ".join(re.split(r"\n\s*\n", text.strip())[0].split())
-    return re.split(r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.) ", paragraph)[0]
+    return re.split(r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)(?<! al\.) ", paragraph)[0]
 
 
 def entries(part: str) -> list[Entry]:

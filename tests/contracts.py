@@ -220,8 +220,11 @@ class Read(eqx.Module):
         return self.read(self.inner(x))
 
 
-def pointwise(activation) -> ModelRow:
-    return ModelRow(activation.__name__, lambda key: Pointwise(activation), (4,))
+STEPS = ("heaviside", "sign", "spin")  # activations whose gradient is zero
+
+
+def pointwise(name: str) -> ModelRow:
+    return ModelRow(name, lambda key: Pointwise(layers.ACTIVATIONS[name]), (4,))
 
 
 WIDENED = ResNetLayout((1, 1), 2)
@@ -414,11 +417,7 @@ MODELS = [
         (5, 2),
     ),
     ModelRow("Bidirectional", bidirectional, (5, 3), (5, 2)),
-    *[
-        pointwise(f)
-        for f in (layers.identity, layers.relu, layers.leaky_relu, layers.sigmoid, layers.tanh)
-    ],
-    *[pointwise(f) for f in (layers.softplus, layers.gelu, layers.softmax)],
+    *[pointwise(name) for name in layers.ACTIVATIONS if name not in STEPS],
     ModelRow("Chain", chain, (3,), (4,)),
     ModelRow("Chain with dropout", partial(chain, p=0.5), (3,), (4,), draws=True),
     ModelRow("Residual", partial(residual, 3, 3), (3,), (4,)),

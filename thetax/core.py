@@ -184,7 +184,10 @@ def _shape_advice(given: tuple[int, ...], shape: tuple[int | str, ...]) -> str:
             return "channels come first: jnp.moveaxis(x, -1, 0)"
         if len(given) == len(shape) - 1:
             return f"add the axis of the {shape[0]} channels, which come first"
-    return "check the sizes given to init, or reshape the input"
+    return (
+        "check the sizes given to init, or reshape the input; a batch of examples goes through "
+        "thetax.core.predict(model, xs)"
+    )
 
 
 def expect_floats(name: str, x: Any) -> None:

@@ -181,6 +181,8 @@ def test_never_above_any_attack_or_clean_accuracy(examples):
 
 def test_bad_input(line, examples, unchecked):
     xs, ys = examples
+    with pytest.raises(ValueError, match=r"robustness: expected a ball such as Linf\(0.1\)"):
+        robustness(line, examples, 0.1, key=jr.key(0))
     with pytest.raises(
         ValueError, match="robustness: the model returns probabilities, but attacks need logits"
     ):

@@ -68,6 +68,15 @@ def test_attack_refuses_a_run_that_is_not_there(capsys):
     code, _, error = run(capsys, "attack", "nowhere")
     assert code == 1
     assert "nowhere holds no run (no run.json)" in error
+    assert not list(Path("runs").glob("*"))  # a run that failed at once leaves no folder
+
+
+def test_look_takes_the_newest_run_with_results(capsys):
+    finished_run("runs/good")
+    Run.begin("runs/newer", recipe="digits", arguments={"epochs": 1}, seed=0)
+    code, out, _ = run(capsys, "look", "--only", "confusion")
+    assert code == 0
+    assert "runs/good" in out
 
 
 def test_look_reads_what_train_saved(capsys, monkeypatch):

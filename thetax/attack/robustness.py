@@ -23,7 +23,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from ..check import expect_count
 from ..core import Model, predict
-from ..threat.ball import L0, L1, L2, Ball, Linf
+from ..threat.ball import L0, L1, L2, Ball, Linf, check_ball
 from ..threat.inputs import Box, check_attack_data, check_box, check_input
 from ..train.objectives.loss import log_loss
 from .base import Attack
@@ -114,6 +114,7 @@ def robustness(
     >>> result.clean_accuracy, result.robust_accuracy, result.warnings
     (1.0, 0.5, ())
     """
+    check_ball("robustness", ball)
     xs, ys = check_attack_data("robustness", None, model, data)
     if box is not None:
         check_box("robustness", box)

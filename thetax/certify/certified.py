@@ -27,7 +27,7 @@ from ..check import expect_count
 from ..core import BATCH_AXIS, Iteration, Model, Objective, Scalar
 from ..progress import count_progress
 from ..serialise import recorded
-from ..threat.ball import Ball
+from ..threat.ball import Ball, check_ball
 from ..threat.inputs import Box, check_attack_data, check_input, expect_single_array
 from ..train.objectives.loss import cross_entropy, log_loss
 from ..train.optimisers.descend import descend
@@ -74,6 +74,7 @@ def certified_accuracy(
     0.5
     """
     _check_bounds("certified_accuracy", bounds)
+    check_ball("certified_accuracy", ball)
     xs, ys = check_attack_data("certified_accuracy", None, model, data)
     if box is not None:
         check_input("certified_accuracy", model, xs, jnp.zeros(0), box)

@@ -1,6 +1,7 @@
 """`thetax train`, `thetax look` and `thetax attack`: runs of recipes and their reports."""
 
 import inspect
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -32,6 +33,7 @@ def _train(
     find_recipe(recipe)
     if not 0 <= seed < 2**63:
         raise ValueError(f"--seed: must be an integer from 0 to 2^63 - 1; got {seed}.")
+    is_new = not folder.exists()
     run = Run.begin(folder, recipe=recipe, arguments=arguments, seed=seed)
     start = time.monotonic()
     try:
@@ -42,6 +44,10 @@ def _train(
             print_json({"event": "interrupted", "run": str(folder)})
         err.print(f"Interrupted. Continue with: thetax train --resume {folder}", soft_wrap=True)
         return INTERRUPTED
+    except Exception:
+        if is_new and not _results(folder):
+            shutil.rmtree(folder)
+        raise
     seconds = time.monotonic() - start
     if as_json:
         times = {"seconds": seconds, "training seconds": outcome.seconds}
@@ -55,6 +61,11 @@ def _train(
         )
         out.print(f"Write a report with: thetax look {folder}", soft_wrap=True)
     return 0
+
+
+def _results(folder: Path) -> list[Path]:
+    """The files by which a run can be resumed or looked at."""
+    return [*folder.glob("outcome.json"), *folder.glob("**/fit.json")]
 
 
 def _show(outcome: Outcome) -> None:
@@ -221,7 +232,7 @@ def _newest() -> Path:
     runs = [
         path.parent
         for path in Path("runs").glob("*/run.json")
-        if not (path.parent / "study.log").exists()
+        if not (path.parent / "study.log").exists() and _results(path.parent)
     ]
     if not runs:
         raise ValueError(

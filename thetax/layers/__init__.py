@@ -5,6 +5,7 @@ and nothing else.
 `Chain`, `Residual`, `Concat`, `Stacked` and `Ensemble` combine layers into networks.
 """
 
+from .activation import ACTIVATIONS as ACTIVATIONS
 from .activation import Activation as Activation
 from .activation import centred as centred
 from .activation import gelu as gelu
@@ -111,6 +112,7 @@ from .sparse_linear import SparseLinear as SparseLinear
 from .tap import tap as tap
 
 __all__ = [
+    "ACTIVATIONS",
     "CAUSAL",
     "FULL",
     "GRU",

@@ -97,3 +97,21 @@ def centred(activation: Activation) -> Activation:
         return activation(z) - activation(jnp.zeros_like(z))
 
     return shifted
+
+
+# The activation functions by name; tests check every row.
+ACTIVATIONS: dict[str, Activation] = {
+    "identity": identity,
+    "heaviside": heaviside,
+    "sign": sign,
+    "spin": spin,
+    "sigmoid": sigmoid,
+    "tanh": tanh,
+    "relu": relu,
+    "leaky_relu": leaky_relu,
+    "softplus": softplus,
+    "gelu": gelu,
+    "gelu_tanh": gelu_tanh,
+    "silu": silu,
+    "softmax": softmax,
+}

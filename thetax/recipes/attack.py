@@ -28,6 +28,7 @@ Norm = Literal["linf", "l2", "l1"]
 BALLS: dict[str, type[Ball]] = {"linf": Linf, "l2": L2, "l1": L1}
 DEFAULT_EPS_RUN = {"linf": 0.1, "l2": 1.0, "l1": 10.0}
 DEFAULT_EPS_PHOTO = {"linf": 2 / 255, "l2": 2.0, "l1": 40.0}
+N_CHECK_EXAMPLES = 128  # on which the sanity checks of the attacks run
 MAX_DISTANCE_EXAMPLES = 128  # whose distance to the nearest adversarial example is measured
 BINARY_SEARCH_STEPS = 12  # of that measurement
 
@@ -180,7 +181,16 @@ def _robustness_row(
     """The row of the table, and the results of the sanity checks of the attacks."""
     job.note(f"attacking {len(test[1]):,} test examples within {norm} {eps:g}")
     ball = BALLS[norm](eps)
-    result = robustness(model, test, ball, box=box, steps=steps, restarts=restarts, key=key)
+    result = robustness(
+        model,
+        test,
+        ball,
+        box=box,
+        steps=steps,
+        restarts=restarts,
+        n_check_examples=N_CHECK_EXAMPLES,
+        key=key,
+    )
     job.note("measuring the distance to the nearest adversarial examples")
     row = {
         "test error %": 100 * (1 - result.clean_accuracy),
@@ -195,7 +205,11 @@ def _robustness_row(
         ),
         "failed sanity checks": float(len(result.warnings)),
     }
-    return {"row": row, "checks": [str(check) for check in result.checks]}
+    n_checked = min(N_CHECK_EXAMPLES, len(test[1]))
+    heading = (
+        f"sanity checks of the attacks, on the first {n_checked:,} of {len(test[1]):,} examples:"
+    )
+    return {"row": row, "checks": [heading, *map(str, result.checks)]}
 
 
 def _median_distance(

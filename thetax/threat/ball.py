@@ -14,6 +14,7 @@ and is not a projection for $p \ne 2$.
 
 import abc
 import math
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -27,6 +28,12 @@ from ..core import Scalar
 Perturbation = Float[Array, "*s"]
 Radius = float | int | Scalar | Int[Array, ""]
 Limits = tuple[Perturbation, Perturbation]  # smallest and largest perturbation, elementwise
+
+
+def check_ball(where: str, ball: Any) -> None:
+    """Raises `ValueError` unless the argument is a ball."""
+    if not isinstance(ball, Ball):
+        raise ValueError(f"{where}: expected a ball such as Linf(0.1) or L2(1.0); got {ball!r}.")
 
 
 class Ball(eqx.Module):

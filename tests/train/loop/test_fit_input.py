@@ -1,5 +1,6 @@
 """Bad input to `fit` is a ValueError that names the argument, before any compute is spent."""
 
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -95,6 +96,15 @@ BAD_DATA = [
         r"expected one example of shape \(3,\), got \(3, 1\)",
     ),
 ]
+
+
+def test_the_default_batch_size_is_at_most_the_number_of_examples(silent):
+    result = fit(descent, model(), (xs, ys), epochs=2, key=jr.key(0), progress=silent)
+    whole = fit(
+        descent, model(), (xs, ys), epochs=2, batch_size=len(xs), key=jr.key(0), progress=silent
+    )
+    assert result.steps == whole.steps == 2
+    assert jax.tree.all(jax.tree.map(lambda a, b: bool((a == b).all()), result.model, whole.model))
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ from .run import DamagedRun, Run
 from .run_log import FitState, RunLog
 from .settings import check_arrays, check_settings
 
+DEFAULT_BATCH_SIZE = 128
 CALIBRATION = 1024  # training examples on which batch norms are folded for validation
 
 DIVERGENCE_ADVICE = (
@@ -81,7 +82,7 @@ def fit(
     data: Batch | Stream,
     *,
     epochs: int,
-    batch_size: int = 128,
+    batch_size: int | None = None,
     validation: Batch | float | None = None,
     metrics: Mapping[str, Objective] | None = None,
     patience: int | None = None,
@@ -93,8 +94,11 @@ def fit(
 
     `data` is a pair `(xs, ys)` or any tree of arrays with the examples along the first axis. Each
     epoch visits them in a new random order, without replacement, in batches; a remainder smaller
-    than a batch is left out of that epoch. Or `data` is a function `stream(epoch)` that returns the
-    batches of an epoch, the same at every call.
+    than a batch is left out of that epoch. The default `batch_size` is 128, or the number of
+    training examples if that is smaller.
+
+    Or `data` is a function `stream(epoch)` that returns the batches of an epoch, the same at every
+    call.
 
     `validation` is a data set, or the fraction of `data` to hold out. After every epoch each of the
     `metrics` (objectives; lower is better) is evaluated on it. With `patience=p` the fit stops
@@ -137,6 +141,8 @@ def fit(
     )
     key_order, key_step, key_split = jr.split(key, 3)
     data, held_out, example = _prepare(model, data, validation, batch_size, key_split)
+    if batch_size is None:
+        batch_size = len(jax.tree.leaves(example)[0])
     size = len(jax.tree.leaves(example)[0])
     steps = None if callable(data) else len(jax.tree.leaves(data)[0]) // batch_size
     progress = progress or default_progress()
@@ -220,7 +226,7 @@ def _load_result(
 
 
 def _prepare(
-    model: Model, data: Any, validation: Any, batch_size: int, key: PRNGKeyArray
+    model: Model, data: Any, validation: Any, batch_size: int | None, key: PRNGKeyArray
 ) -> tuple[Any, Any, Any]:
     """The training data, the validation set and an example batch, after checking them."""
     if callable(data):
@@ -235,8 +241,10 @@ def _prepare(
         example = jax.tree.map(jnp.asarray, first)
         n_held_out = 0
     else:
-        n = check_arrays("data", data, model, batch_size=batch_size)
+        n = check_arrays("data", data, model, batch_size=batch_size or 1)
         n_held_out = max(1, round(validation * n)) if isinstance(validation, float) else 0
+        if batch_size is None:
+            batch_size = max(1, min(DEFAULT_BATCH_SIZE, n - n_held_out))
         if n - n_held_out < batch_size:
             raise ValueError(
                 f"fit: the {n - n_held_out} training examples left after holding out {n_held_out} "

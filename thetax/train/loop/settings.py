@@ -16,7 +16,7 @@ def check_settings(
     iteration: Any,
     *,
     epochs: int,
-    batch_size: int,
+    batch_size: int | None,
     patience: int | None,
     validation: Any,
     metrics: Mapping[str, Objective] | None,
@@ -30,7 +30,9 @@ def check_settings(
         )
     if not (isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)):
         raise ValueError(f"fit: key must be a random key such as jax.random.key(0); got {key!r}.")
-    expect_count("fit", epochs=epochs, batch_size=batch_size)
+    expect_count("fit", epochs=epochs)
+    if batch_size is not None:
+        expect_count("fit", batch_size=batch_size)
     if patience is not None:
         expect_count("fit", patience=patience)
     if metrics is not None and not isinstance(metrics, Mapping):
