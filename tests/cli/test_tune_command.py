@@ -98,14 +98,14 @@ def test_tune_reports_and_is_refused_another_space(capsys, tmp_path):
     assert 0 < done["test error"] < 1
     page = (tmp_path / "r" / "report.html").read_text()
     for words in (
-        "The best trials",
-        "The course of the search",
-        "Where the good settings lie",
-        "What mattered",
+        "Best trials",
+        "Progress of the search",
+        "Hyperparameters of the trials",
+        "Hyperparameter importance",
     ):
         assert words in page
     assert {path.name for path in (tmp_path / "r" / "figures").iterdir()} >= {
-        "course.png",
+        "progress.png",
         "settings.png",
     }
     assert list((tmp_path / "r").glob("trial-*/model.safetensors"))
@@ -114,7 +114,10 @@ def test_tune_reports_and_is_refused_another_space(capsys, tmp_path):
     assert "5 trials" in out
     for command in (("look", "r"), ("train", "--resume", "r")):
         code, _, error = run(capsys, *command)
-        assert (code, "r is a search: go on with thetax tune --resume" in error) == (1, True), error
+        assert (code, "study of thetax tune; resume it with: thetax tune --resume r" in error) == (
+            1,
+            True,
+        ), error
     code, _, error = run(
         capsys,
         "tune",

@@ -202,21 +202,21 @@ def test_sizes_of_gpt_2():
 @pytest.mark.slow
 def test_no_room():
     model = MODELS["GPT"](key=jr.key(0))
-    with pytest.raises(ValueError, match="there are 9 places, but the sequence has 10"):
+    with pytest.raises(ValueError, match="the table has 9 positions, but the sequence has 10"):
         model(jnp.zeros(10, jnp.int32))
     with pytest.raises(
-        ValueError, match="must leave room after a prompt of 6 and be at most 9; got 6"
+        ValueError, match="must be more than the 6 tokens of the prompt and at most 9; got 6"
     ):
         model.decoder(TOKENS, max_length=6)
-    with pytest.raises(ValueError, match="be at most 9; got 10"):
+    with pytest.raises(ValueError, match="and at most 9; got 10"):
         model.decoder(max_length=10)
-    with pytest.raises(ValueError, match="after a prompt of 6 and be at most 4; got 4"):
+    with pytest.raises(ValueError, match="must be more than the 6 tokens of the prompt; got 4"):
         MODELS["llama"](key=jr.key(0)).decoder(TOKENS, max_length=4)
     cell, state = model.decoder(TOKENS, max_length=7)
     assert np.isfinite(greedy(cell, state=state, start_token=0, max_new_tokens=1).log_p)
     assert np.isnan(greedy(cell, state=state, start_token=0, max_new_tokens=2).log_p)
     state, _ = cell(state, jnp.array(0))
-    with pytest.raises(ValueError, match="there was room for 7 tokens, and all are read"):
+    with pytest.raises(ValueError, match="the KV cache of 7 tokens is full"):
         cell(state, jnp.array(0))
 
 

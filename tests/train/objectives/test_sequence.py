@@ -76,7 +76,8 @@ def test_tokens_out_of_range(bad):
     ):
         train(MODEL, XS.at[2, 1].set(bad), YS)
     with pytest.raises(
-        ValueError, match=rf"data\[1\]: expected targets from 0 to 3, or -1 for none; got {bad}"
+        ValueError,
+        match=rf"data\[1\]: expected targets from 0 to 3, or -1 for no target; got {bad}",
     ):
         train(MODEL, XS, YS.at[0, 0].set(bad))
 
@@ -92,7 +93,9 @@ def test_pairs_are_trained_and_checked():
 
 @pytest.mark.slow
 def test_a_target_out_of_range():
-    with pytest.raises(ValueError, match=r"targets:.* between 0 and 3, or be -1 for none; got 4"):
+    with pytest.raises(
+        ValueError, match=r"targets: the tokens must lie between 0 and 3, or be -1 .*; got 4"
+    ):
         token_cross_entropy(MODEL, (XS, YS.at[0, 0].set(4)))
 
 

@@ -28,8 +28,8 @@ def expect_recipe_run(run: Run) -> Run:
     """The run; raises `ValueError` if it is a study of `thetax tune`."""
     if (run.folder / "study.log").exists():
         raise ValueError(
-            f"{run.folder} is a study of thetax tune; resume it by thetax tune --resume, and see "
-            "its report.html."
+            f"{run.folder} is a study of thetax tune; resume it with: thetax tune --resume "
+            f"{run.folder} (its report is {run.folder / 'report.html'})."
         )
     return run
 

@@ -65,5 +65,5 @@ def _logits(
             "per_token: expected logits of shape (n, t, v) and integer targets of shape (n, t); "
             f"got {logits.shape} and {ys.dtype}{ys.shape}."
         )
-    expect_tokens("per_token: targets:", ys, logits.shape[2])
+    expect_tokens("per_token: targets", ys, logits.shape[2])
     return logits

@@ -45,7 +45,9 @@ def threshold(rng):
         each = jax.jit(
             jax.vmap(jax.vmap(lambda W, b, beta: risk(activation, W, b, beta), (0, None, None)))
         )
-        right, left = (np.asarray(each(W[:, None] + sign * units, b, beta)) for sign in (1, -1))
+        right, left = (
+            np.asarray(each(W[:, None] + sign * units[None], b, beta)) for sign in (1, -1)
+        )
         return (right - left) / (2 * step)
 
     exact = jax.jit(jax.vmap(jax.grad(lambda W, b, beta: risk(layers.heaviside, W, b, beta))))
