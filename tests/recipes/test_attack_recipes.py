@@ -69,7 +69,7 @@ def digits(tmp_path_factory) -> str:
 def quick(monkeypatch):
     """One short PGD in place of all attacks and sanity checks, which take long to compile."""
 
-    def short_attack(model, data, ball, *, box, steps, restarts, key):
+    def short_attack(model, data, ball, *, box, steps, restarts, n_check_examples, key):
         xs, ys = data
         correct = lambda xs: np.asarray(jax.vmap(model)(jnp.asarray(xs)).argmax(axis=1)) == ys
         pgd = PGD(untargeted(), ball, step_size=ball.radius, steps=steps, box=box)
