@@ -14,7 +14,8 @@ test module computes is computed with the change. Then it runs, until a test fai
    contracts;
 2. the quick tests of other files that mention the function, and the claims of the quick run with
    its name in `of=`;
-3. the slow tests of 1, and the claims that are slow.
+3. the quick tests of the same folder of `tests/`;
+4. the slow tests of 1, and the claims that are slow.
 
 At the end all tests that noticed one are run without any change: a mutant counts as noticed only by
 a test that passes then, and is judged again without one that fails. What runs in other processes
@@ -170,9 +171,12 @@ def stages(path: Path, mutant: Mutant) -> list[Stage]:
         *["tests/test_contracts.py"] * bool(rows or not own),
     ]  # with one of tests/ comes its conftest
     courses = ["tests/claims/test_claims.py"] * bool(claims)
+    parent = ROOT / "tests" / path.relative_to(ROOT / "thetax").parent
+    neighbours = [str(parent.relative_to(ROOT))] * parent.is_dir()
     return [
         Stage("the module's quick tests", QUICK, own, rows, set()),
         Stage("other quick tests", QUICK, [*others[:6], *courses], set(), claims),
+        Stage("quick tests of the folder", QUICK, neighbours, None, None),
         Stage("the module's slow tests", SLOW, own, rows, set()),
         Stage("slow claims", SLOW, courses, set(), claims),
     ]
@@ -285,7 +289,7 @@ def judge(path: Path, mutant: Mutant, quick: bool, skipped: set[str], tell: Any)
     put(module, mutant.function, mutant.applied(source))
     forget()
     try:
-        for stage in found[:2] if quick else found:
+        for stage in found[:3] if quick else found:
             if failed := session(stage, skipped, tell):
                 return {"noticed": failed[0], "stage": stage.name, "message": failed[1]}
     finally:

@@ -307,3 +307,22 @@ def test_l0_does_not_depend_on_the_scale(line, examples):
     small = evaluate_scaled(1.0)
     large = evaluate_scaled(255.0)
     assert large.robust_accuracy == small.robust_accuracy < small.clean_accuracy
+
+
+class SlowAttack(eqx.Module):
+    """Does nothing before `needed` steps."""
+
+    inner: PGD
+    steps: int = eqx.field(static=True)
+    needed: int = eqx.field(static=True)
+
+    def __call__(self, model, x, y, *, key=None):
+        return x if self.steps < self.needed else self.inner(model, x, y, key=key)
+
+
+def test_an_attack_that_needs_more_steps_fails_its_check(line, examples):
+    lazy = lambda ball, steps, restarts: SlowAttack(white_box(ball, 3, restarts), steps, 12)
+    checks = {check.name: check for check in evaluate(line, examples, white_box=lazy).checks}
+    more_steps = checks["accuracy after 4 times the steps"]
+    assert not more_steps.passed
+    assert more_steps.measured < 0.9

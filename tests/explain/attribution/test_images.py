@@ -16,6 +16,7 @@ from thetax.layers import (
     BatchNorm,
     Chain,
     Convolution,
+    Ensemble,
     Linear,
     MaxPool,
     Residual,
@@ -214,3 +215,10 @@ def test_units_that_are_kept_are_counted():
 def test_invalid_arguments_are_rejected(lens, says):
     with pytest.raises(ValueError, match=says):
         lens(Chain(conv(1, 2), BatchNorm.init(2)), jnp.ones((2, 1, 5, 5)))
+
+
+def test_has_convolution_looks_for_one_among_other_layers():
+    assert explain.has_convolution(Chain(conv(1, 2), global_mean, Linear.init(2, 2, key=jr.key(0))))
+    assert not explain.has_convolution(MLP.init(2, 3, 2, key=jr.key(0)))
+    members = Ensemble.init(lambda key: Chain(conv(1, 2), global_mean), 2, key=jr.key(0))
+    assert not explain.has_convolution(members)

@@ -238,3 +238,15 @@ def test_models_that_cannot_be_averaged_are_rejected():
         mc_dropout(Keyless(wide), xs, key=jr.key(0))
     drop = Dropout(0.5)
     assert close(dropout_average(Chain(drop, drop), normal(0, 3, 2)), normal(0, 3, 2), atol=1e-5)
+
+
+def test_the_error_of_the_mutual_information_falls_with_the_samples():
+    """A standard error: a quarter as large with sixteen times the samples."""
+    model, _ = two_layers()
+    xs = normal(2, 3, 2)
+    few = mc_dropout(model, xs, n_samples=200, key=jr.key(0))
+    many = mc_dropout(model, xs, n_samples=3200, key=jr.key(1))
+    ratio = many.mutual_information_error / few.mutual_information_error
+    np.testing.assert_allclose(ratio, 0.25, rtol=0.4)
+    difference = np.abs(few.mutual_information - many.mutual_information)
+    assert (difference < 5 * few.mutual_information_error).all()

@@ -21,6 +21,7 @@ from thetax.explain import (
     linearise,
     ntk,
 )
+from thetax.explain.tangent_kernel.kernel_gradient_descent import TrainingDynamics
 from thetax.layers import BatchNorm, ntk_parametrisation, tanh
 from thetax.models import MLP
 from thetax.train import cross_entropy, gradient_flow, log_loss, squared_error, squared_loss
@@ -267,3 +268,12 @@ def test_bad_input(model, limit, unchecked):
         kernel_gradient_descent(
             kernel, XS, YS, initial_model=MLP.init(3, 5, 2, normalise=BatchNorm.init, key=jr.key(0))
         )
+
+
+def test_the_spectral_filter_at_an_eigenvalue_of_zero_is_its_limit():
+    """Gradient flow moves by t where the kernel is zero; descent by η for each step."""
+    eigenvalues = np.array([0.0, 1e-9, 2.0])
+    flow = TrainingDynamics(None, 0.0).spectral_filter(eigenvalues, 3.0)
+    np.testing.assert_allclose(flow, [3.0, 3.0, (1 - np.exp(-6.0)) / 2], rtol=1e-8)
+    descent = TrainingDynamics(0.1, 0.0).spectral_filter(eigenvalues, 5.0)
+    np.testing.assert_allclose(descent, [0.5, 0.5, (1 - 0.8**5) / 2], rtol=1e-8)

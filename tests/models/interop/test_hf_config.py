@@ -142,6 +142,7 @@ def test_names_of_classes_are_kept():
 def test_how_many_classes_there_are():
     assert HFConfig({}).classes() == 2
     assert HFConfig({"num_labels": 5}).classes() == 5
+    assert HFConfig({"id2label": {}, "num_labels": 4}).classes() == 4
     assert HFConfig({"id2label": {"0": "a", "1": "b", "2": "c"}, "num_labels": 5}).classes() == 3
 
 

@@ -17,6 +17,7 @@ from thetax.layers import BatchNorm, Chain, Dropout, Ensemble, Linear, Residual
 from thetax.models import MLP
 from thetax.train import (
     DivergenceError,
+    Run,
     cross_entropy,
     descend,
     error_rate,
@@ -629,3 +630,18 @@ def test_every_step_of_every_epoch_has_chance_of_its_own(silent, data):
     start = Iteration(lambda model: Drawn(model, jnp.zeros((), jnp.int32)), draw)
     found = quiet(start, Numbers(jnp.zeros(12)), data, silent, epochs=3, batch_size=8)
     assert len(set(found.model.values.tolist())) == 12
+
+
+def test_the_seconds_of_the_epochs_add_up(silent, tmp_path):
+    xs = normal(0, 8, 2)
+    model = MLP.init(2, 3, 1, key=jr.key(0))
+    iteration = descend(squared_error, optax.sgd(0.1))
+    data = xs, xs[:, :1]
+    run = Run(tmp_path)
+    result = fit(
+        iteration, model, data, epochs=4, batch_size=4, key=jr.key(1), run=run, progress=silent
+    )
+    seconds = [row["seconds"] for row in run.metrics()]
+    assert len(seconds) == 4
+    assert min(seconds) >= 0
+    assert sum(seconds) <= result.seconds + 0.01
