@@ -222,3 +222,9 @@ def test_has_convolution_looks_for_one_among_other_layers():
     assert not explain.has_convolution(MLP.init(2, 3, 2, key=jr.key(0)))
     members = Ensemble.init(lambda key: Chain(conv(1, 2), global_mean), 2, key=jr.key(0))
     assert not explain.has_convolution(members)
+
+
+@pytest.mark.parametrize(("boundary", "before"), [("valid", 0), ("same", 1), ("full", 2)])
+def test_the_receptive_field_of_one_convolution(boundary, before):
+    field = receptive_fields(conv(1, 2, boundary=boundary), jnp.ones((1, 8, 8)))[""]
+    assert (field.before, field.after) == ((before,) * 2, (2 - before,) * 2)

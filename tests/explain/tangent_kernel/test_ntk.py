@@ -152,7 +152,6 @@ def test_a_parameter_outside_of_linear_maps_adds_its_gradients():
     )
 
 
-@pytest.mark.slow
 def test_rows_of_a_table():
     model = wide(Embedding.init(5, 3, key=jr.key(0)))
     xs = tokens(0, 2)

@@ -8,8 +8,9 @@ import optax
 import pytest
 
 from thetax.core import Iteration
-from thetax.layers import Linear
+from thetax.layers import Linear, Pointwise
 from thetax.train import cross_entropy, descend, error_rate, fit, squared_error
+from thetax.train.loop.settings import check_arrays
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 descent = descend(cross_entropy, optax.sgd(0.1))
@@ -234,3 +235,11 @@ def test_what_is_not_wrong_is_let_through(silent):
         fit(descent, model(), batch, epochs=1, batch_size=20, key=jr.key(0), progress=silent).steps
         == 1
     )
+
+
+@pytest.mark.parametrize("bad", [4, -2])
+def test_a_sequence_target_out_of_range(bad):
+    logits = Pointwise(lambda xs: jnp.zeros((3, 4)) + xs.sum())
+    targets = np.array([[0, 1, -1], [2, bad, 0]], np.int32)
+    with pytest.raises(ValueError, match=f"expected targets from 0 to 3, .*; got {bad}"):
+        check_arrays("data", (np.zeros((2, 3), np.float32), targets), logits)
