@@ -101,7 +101,8 @@ def attack(
         f"{len(test[1]):,} examples"
     )
     finish(job, reason)
-    return replace(outcome, table={row: result["row"]}, reason=reason, measured=None)
+    row = {row: result["row"]}
+    return replace(outcome, table=row, reason=reason, seconds=0.0, measured=None)
 
 
 def open_finished_run(folder: str) -> Run:

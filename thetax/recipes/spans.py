@@ -40,7 +40,7 @@ from .shared.squad import (
 METRICS = {"error": span_error_rate, "loss": span_cross_entropy}
 TEST_BOOKS = ("austen-persuasion", "chesterton-thursday")
 VALID_BOOKS = ("carroll-alice", "chesterton-ball")
-ARTICLES_PER_SPLIT = 10  # one of so many articles is for the test, one for validation
+ARTICLES_PER_SPLIT = 10  # of every ten articles one is for the test set and one for validation
 TEST_ARTICLE, VALID_ARTICLE = 9, 4  # which of them
 MAX_VALID_QUESTIONS = 500
 LENGTH_QUANTILE = 0.99  # of the training answers; a predicted answer is not longer

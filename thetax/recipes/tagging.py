@@ -30,7 +30,7 @@ from .shared.fine_tuning import (
 )
 
 METRICS = {"error": token_error_rate, "loss": token_cross_entropy}
-TEXTS_PER_SPLIT = 10  # one of so many texts of a genre is for the test, one for validation
+TEXTS_PER_SPLIT = 10  # of every ten texts of a genre one is for the test set and one for validation
 TEST_TEXT, VALID_TEXT = 9, 4  # which of them
 MAX_VALID_SENTENCES = 500
 BASELINE, WORD_ERROR = "most frequent tag of each word", "test word error %"
