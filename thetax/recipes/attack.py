@@ -95,14 +95,14 @@ def attack(
     )
     for line in result["checks"]:
         job.note(line)
-    row = (list(outcome.table) or ["network"])[-1]
+    name = (list(outcome.table) or ["network"])[-1]
     reason = (
         f"attacked within {norm} {eps:g}, inputs from {box[0]:.3g} to {box[1]:.3g}, "
         f"{len(test[1]):,} examples"
     )
     finish(job, reason)
-    row = {row: result["row"]}
-    return replace(outcome, table=row, reason=reason, seconds=0.0, measured=None)
+    table = {name: result["row"]}
+    return replace(outcome, table=table, reason=reason, seconds=0.0, measured=None)
 
 
 def open_finished_run(folder: str) -> Run:
