@@ -29,8 +29,8 @@ from thetax.report import LENSES
 from thetax.threat import L2, Linf
 from thetax.train import Run, Silent, cross_entropy
 
-attack_module = import_module("thetax.recipes.attack")
-smooth_module = import_module("thetax.recipes.smooth")
+attack_module = import_module("thetax.recipes.robustness.attack")
+smooth_module = import_module("thetax.recipes.robustness.smooth")
 
 SHORT = {"steps": 3, "n_test": 20}
 SIDE = 8

@@ -21,7 +21,7 @@ from thetax.train import Run, Silent, error_rate, load_pretrained, save_pretrain
 
 # a recipe and its file may have the same name
 bert, sentiment, spans, tagging = (
-    sys.modules[f"thetax.recipes.{n}"] for n in ("bert", "sentiment", "spans", "tagging")
+    sys.modules[f"thetax.recipes.text.{n}"] for n in ("bert", "sentiment", "spans", "tagging")
 )
 
 TALE = [

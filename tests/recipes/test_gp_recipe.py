@@ -9,7 +9,7 @@ import pytest
 from thetax import data, recipes
 from thetax.bayes import RBF, GaussianProcess
 from thetax.recipes import Job, Outcome
-from thetax.recipes.gp import fit_gp, negative_log_marginal_likelihood, predict_observations
+from thetax.recipes.kernels.gp import fit_gp, negative_log_marginal_likelihood, predict_observations
 from thetax.report import LENSES, look
 from thetax.train import Silent
 

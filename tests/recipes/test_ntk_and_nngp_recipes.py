@@ -20,8 +20,8 @@ from thetax.explain import (
     kernel_ensemble,
 )
 from thetax.recipes import Job
-from thetax.recipes.nngp import log_class_probabilities, probability_of_largest, score
-from thetax.recipes.ntk import INITIALISER, ImageScaler, centred_targets, label_error
+from thetax.recipes.kernels.nngp import log_class_probabilities, probability_of_largest, score
+from thetax.recipes.kernels.ntk import INITIALISER, ImageScaler, centred_targets, label_error
 from thetax.train import Run, Silent, squared_error
 
 NTK = {"widths": (16, 4), "depth": 1, "n_seeds": 2, "n_train": 20, "steps": 3}

@@ -15,7 +15,7 @@ from thetax.recipes import Job
 from thetax.threat import Linf
 from thetax.train import Run, Silent
 
-robust_mnist = import_module("thetax.recipes.robust_mnist")
+robust_mnist = import_module("thetax.recipes.robustness.robust_mnist")
 
 SMALL = {
     "channels": (4,),

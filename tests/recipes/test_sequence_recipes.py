@@ -19,9 +19,9 @@ from thetax.recipes.shared import cells, memory_tasks
 from thetax.report.lenses.text import is_language_model
 from thetax.train import Run, Silent, evaluate
 
-chars = import_module("thetax.recipes.chars")
-nyse = import_module("thetax.recipes.nyse")
-seq2seq = import_module("thetax.recipes.seq2seq")
+chars = import_module("thetax.recipes.text.chars")
+nyse = import_module("thetax.recipes.sequences.nyse")
+seq2seq = import_module("thetax.recipes.sequences.seq2seq")
 
 DAYS = 400
 

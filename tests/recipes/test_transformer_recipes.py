@@ -16,10 +16,10 @@ from thetax import data, recipes
 from thetax.core import predict
 from thetax.models import GPT, Translator, beam_search, greedy
 from thetax.recipes import Job
-from thetax.recipes.gpt import BitsPerCharacter, overlapping_windows
 from thetax.recipes.shared import ibm_model_1 as ibm_model_1
 from thetax.recipes.shared import transformer_training as training
-from thetax.recipes.translate import (
+from thetax.recipes.text.gpt import BitsPerCharacter, overlapping_windows
+from thetax.recipes.text.translate import (
     BEGIN,
     END,
     TEST_BOOKS,
@@ -31,8 +31,8 @@ from thetax.recipes.translate import (
 from thetax.report.lenses.text import is_language_model, translates
 from thetax.train import Run, Silent, log_loss, token_cross_entropy
 
-gpt = import_module("thetax.recipes.gpt")
-vit = import_module("thetax.recipes.vit")
+gpt = import_module("thetax.recipes.text.gpt")
+vit = import_module("thetax.recipes.images.vit")
 
 NOUNS = {
     "cat": "Katze",
@@ -375,7 +375,7 @@ def test_translations_are_those_of_greedy_and_beam_search(verses):
 @pytest.fixture
 def one_shape(monkeypatch):
     """Batches of one shape, so that each network is compiled once: 279 verses are 9 batches."""
-    monkeypatch.setattr(import_module("thetax.recipes.translate"), "N_LENGTH_BUCKETS", 1)
+    monkeypatch.setattr(import_module("thetax.recipes.text.translate"), "N_LENGTH_BUCKETS", 1)
     return {
         "width": 16,
         "depth": 1,

@@ -10,8 +10,8 @@ from thetax import data, recipes, tree
 from thetax.layers import Ensemble, mean_probabilities
 from thetax.models import MLP
 from thetax.recipes import Job
-from thetax.recipes.distil import error_per_student, teacher_logits
-from thetax.recipes.tricks import error_per_seed, mean_member_error
+from thetax.recipes.images.distil import error_per_student, teacher_logits
+from thetax.recipes.images.tricks import error_per_seed, mean_member_error
 from thetax.train import Run, Silent, error_rate
 
 TRICKS = {

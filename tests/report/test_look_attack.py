@@ -10,8 +10,8 @@ from thetax import certify, threat
 from thetax.core import predict
 from thetax.layers import Chain, Linear
 from thetax.models import CNN, GPT, MLP, SequenceClassifier
-from thetax.recipes.attack import binary_logits
 from thetax.recipes.engine.outcome import Outcome
+from thetax.recipes.robustness.attack import binary_logits
 from thetax.report import LENSES, look
 from thetax.report.lenses import attacks as attack
 from thetax.report.registry import LensUnavailable

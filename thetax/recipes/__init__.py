@@ -4,14 +4,6 @@
 ['adding', 'attack', 'bert', 'chars', 'cnn', 'default', 'digits', 'distil', ...]
 """
 
-from .adding import adding as adding
-from .attack import attack as attack
-from .bert import bert as bert
-from .chars import chars as chars
-from .cnn import cnn as cnn
-from .default import default as default
-from .digits import digits as digits
-from .distil import distil as distil
 from .engine import RECIPES as RECIPES
 from .engine import TUNABLE as TUNABLE
 from .engine import Job as Job
@@ -23,27 +15,35 @@ from .engine import find_tunable as find_tunable
 from .engine import mlp_initialiser as mlp_initialiser
 from .engine import recipe as recipe
 from .engine import tunable as tunable
-from .gp import gp as gp
-from .gpt import gpt as gpt
-from .imdb import imdb as imdb
-from .isl_table import isl_table as isl_table
-from .listops import listops as listops
-from .mnist import mnist as mnist
-from .nngp import nngp as nngp
-from .ntk import ntk as ntk
-from .nyse import nyse as nyse
-from .recall import recall as recall
-from .resnet import resnet as resnet
-from .robust_mnist import robust_mnist as robust_mnist
-from .sentiment import sentiment as sentiment
-from .seq2seq import seq2seq as seq2seq
-from .smooth import smooth as smooth
-from .spam import spam as spam
-from .spans import spans as spans
-from .tagging import tagging as tagging
-from .translate import translate as translate
-from .tricks import tricks as tricks
-from .vit import vit as vit
+from .images.cnn import cnn as cnn
+from .images.digits import digits as digits
+from .images.distil import distil as distil
+from .images.isl_table import isl_table as isl_table
+from .images.mnist import mnist as mnist
+from .images.resnet import resnet as resnet
+from .images.tricks import tricks as tricks
+from .images.vit import vit as vit
+from .kernels.gp import gp as gp
+from .kernels.nngp import nngp as nngp
+from .kernels.ntk import ntk as ntk
+from .robustness.attack import attack as attack
+from .robustness.robust_mnist import robust_mnist as robust_mnist
+from .robustness.smooth import smooth as smooth
+from .sequences.adding import adding as adding
+from .sequences.listops import listops as listops
+from .sequences.nyse import nyse as nyse
+from .sequences.recall import recall as recall
+from .sequences.seq2seq import seq2seq as seq2seq
+from .tabular.default import default as default
+from .tabular.spam import spam as spam
+from .text.bert import bert as bert
+from .text.chars import chars as chars
+from .text.gpt import gpt as gpt
+from .text.imdb import imdb as imdb
+from .text.sentiment import sentiment as sentiment
+from .text.spans import spans as spans
+from .text.tagging import tagging as tagging
+from .text.translate import translate as translate
 
 __all__ = [
     "RECIPES",

@@ -24,8 +24,8 @@ from ...certify import RobustnessCurves, certified_radii
 from ...core import Batch, apply, predict
 from ...explain import count_flops
 from ...layers import Chain
-from ...recipes.attack import binary_logits
 from ...recipes.engine.outcome import Outcome
+from ...recipes.robustness.attack import binary_logits
 from ...threat import L2, Linf
 from ..registry import MIN_EXAMPLES, LensUnavailable, format_percent, is_classifier, lens, subsample
 

@@ -9,7 +9,7 @@ from ... import explain
 from ...bayes import GaussianProcess
 from ...plot import DotColumn, DotPlot
 from ...recipes.engine.outcome import Outcome
-from ...recipes.gp import predict_observations
+from ...recipes.kernels.gp import predict_observations
 from ..registry import format_percent, lens
 
 

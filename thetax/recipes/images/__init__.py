@@ -1,0 +1,1 @@
+"""Recipes for images: classifiers of handwritten digits and small photographs."""

@@ -1,0 +1,1 @@
+"""Recipes with kernels: Gaussian processes and networks of infinite width."""

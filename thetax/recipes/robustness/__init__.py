@@ -1,0 +1,1 @@
+"""Recipes of chapter 13: attacks, robust training and certificates."""

@@ -1,0 +1,1 @@
+"""Recipes for sequences of numbers and symbols."""

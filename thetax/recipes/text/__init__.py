@@ -1,0 +1,1 @@
+"""Recipes for text: language models and encoders."""
