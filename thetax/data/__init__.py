@@ -48,6 +48,11 @@ from .gguf import deinterleave_rotary as deinterleave_rotary
 from .gguf import gguf_tokeniser as gguf_tokeniser
 from .gguf import interleave_rotary as interleave_rotary
 from .gguf import read_gguf as read_gguf
+from .graphs import Graph as Graph
+from .graphs import batch_graphs as batch_graphs
+from .graphs import pad_graph as pad_graph
+from .graphs import permute_nodes as permute_nodes
+from .graphs import stack_graphs as stack_graphs
 from .io import read_csv as read_csv
 from .io import read_idx as read_idx
 from .io import read_npz as read_npz
@@ -84,6 +89,7 @@ __all__ = [
     "Dataset",
     "DatasetUnavailable",
     "Gguf",
+    "Graph",
     "Standardise",
     "TokenTable",
     "Tokeniser",
@@ -92,6 +98,7 @@ __all__ = [
     "WordPiece",
     "adding_problem",
     "base_tag",
+    "batch_graphs",
     "batches_by_length",
     "blobs",
     "bucket_lengths",
@@ -115,9 +122,11 @@ __all__ = [
     "mask_tokens",
     "moons",
     "pack_sentences",
+    "pad_graph",
     "pad_rows",
     "pair_association",
     "pair_frequency",
+    "permute_nodes",
     "read_csv",
     "read_gguf",
     "read_idx",
@@ -132,6 +141,7 @@ __all__ = [
     "split",
     "split_sentences",
     "split_words",
+    "stack_graphs",
     "teacher_student",
     "universal_tag",
     "unpack_sentences",

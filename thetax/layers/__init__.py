@@ -66,6 +66,15 @@ from .embedding import Embedding as Embedding
 from .embedding import expect_tokens as expect_tokens
 from .feed_forward import FeedForward as FeedForward
 from .feed_forward import GatedFeedForward as GatedFeedForward
+from .graphs import AGGREGATIONS as AGGREGATIONS
+from .graphs import GCN as GCN
+from .graphs import aggregate as aggregate
+from .graphs import edge_softmax as edge_softmax
+from .graphs import gather_receivers as gather_receivers
+from .graphs import gather_senders as gather_senders
+from .graphs import gcn_propagate as gcn_propagate
+from .graphs import in_degrees as in_degrees
+from .graphs import propagate as propagate
 from .initialise import Initialiser as Initialiser
 from .initialise import fan_in as fan_in
 from .initialise import fan_out as fan_out
@@ -113,8 +122,10 @@ from .tap import tap as tap
 
 __all__ = [
     "ACTIVATIONS",
+    "AGGREGATIONS",
     "CAUSAL",
     "FULL",
+    "GCN",
     "GRU",
     "LRU",
     "LSTM",
@@ -165,6 +176,7 @@ __all__ = [
     "StackedCells",
     "TruncatedBPTT",
     "WeightNorm",
+    "aggregate",
     "attention_weights",
     "block_pairs",
     "centred",
@@ -173,12 +185,16 @@ __all__ = [
     "correlate",
     "discretise_bilinear",
     "dot_product_attention",
+    "edge_softmax",
     "expect_tokens",
     "fan_in",
     "fan_out",
     "fft_convolve",
     "fold_batch_norm",
+    "gather_receivers",
+    "gather_senders",
     "gaussian",
+    "gcn_propagate",
     "gelu",
     "gelu_tanh",
     "global_max",
@@ -190,6 +206,7 @@ __all__ = [
     "hierarchical_attention",
     "hippo",
     "identity",
+    "in_degrees",
     "leaky_relu",
     "lecun",
     "linear_attention",
@@ -202,6 +219,7 @@ __all__ = [
     "orthogonal",
     "position_frequencies",
     "prefix_scan",
+    "propagate",
     "relu",
     "sequence_length",
     "sequential_scan",
