@@ -31,7 +31,7 @@ SIZE = 4  # of the input and of every vector; 2 x 2 of every matrix
 REFUSAL = re.compile(r"cannot bound '([\w-]+)'")
 BOXES, POINTS, ROUNDS = 32, 40, 3  # boxes of a program, points of a box at once, and how often
 MARGINS = ("interval", "linear")
-KEEP_REFUSED = 0.1  # so many refused steps stay, and the program with them is refused
+KEEP_REFUSED = 0.1  # fraction of refused steps that stay in a program
 DTYPES = (
     "float64",
     "float32",

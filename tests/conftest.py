@@ -43,7 +43,7 @@ def pytest_addoption(parser):
         "--optimize", action="store_true", help="compile with all optimizations, as users do"
     )
     parser.addoption(
-        "--budget", type=float, metavar="MINUTES", help="start no test after so many minutes"
+        "--budget", type=float, metavar="MINUTES", help="start no test after this many minutes"
     )
 
 

@@ -6,7 +6,7 @@ each.
 
 A folder stands for its modules, of which each mutant takes one at random, by size. No file is
 written but the log, a JSON line a mutant; what it holds already is not done again. A worker process
-imports the library once. For a mutant it compiles the module anew, gives the function on hand the
+imports the library once. For a mutant it compiles the module anew, gives the loaded function the
 code of the changed one, forgets all compiled programs and imports the tests afresh, so that what a
 test module computes is computed with the change. Then it runs, until a test fails:
 
@@ -51,7 +51,7 @@ ONE_TEST, ONE_STAGE, HANGS = (
     60,
     300,
 )  # seconds; a program that never returns must be ended from outside
-SERVES = 25  # so many mutants, before the worker is begun anew
+MUTANTS_PER_WORKER = 25
 KEPT = {"__main__", "__mp_main__", "mutants"}  # modules among the tests that are not forgotten
 NOT_CHOSEN = {
     "test_mutations.py",
@@ -332,7 +332,7 @@ def _too_long(signum: int, frame: Any) -> None:
 
 
 class Worker:
-    """A process that judges mutants, begun anew now and then and after one that hangs."""
+    """A process that tests mutants; it is restarted now and then, and when a mutant hangs."""
 
     def __init__(self):
         self.process, self.left = None, 0
@@ -341,7 +341,10 @@ class Worker:
         self.end()
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
-        self.process, self.left = context.Process(target=serve, args=(theirs,), daemon=True), SERVES
+        self.process, self.left = (
+            context.Process(target=serve, args=(theirs,), daemon=True),
+            MUTANTS_PER_WORKER,
+        )
         self.process.start()
 
     def end(self) -> None:

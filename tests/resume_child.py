@@ -29,8 +29,8 @@ CHANGES = {"os.mkdir", "os.rename", "os.remove", "os.rmdir"}
 
 
 class Watcher(Silent):
-    """Kills after so many steps; slows the others down, so that checkpoints are written in
-    between.
+    """Kills the process after `kill_after` steps; slows the others, so that checkpoints are
+    written in between.
     """
 
     def __init__(self, kill_after: int, wait_for: Path | None = None):

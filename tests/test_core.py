@@ -88,9 +88,9 @@ def test_expect_shape_accepts_the_right_shape():
 )
 def test_expect_shape_of_images(got, shape, cure):
     """A letter is any size; a missing, additional or misplaced axis is recognised."""
-    told = r"\(" + ", ".join(map(str, shape)) + r"\)"
+    form = r"\(" + ", ".join(map(str, shape)) + r"\)"
     with pytest.raises(
-        ValueError, match=rf"Layer: expected one example of shape {told}, got .*; {cure}"
+        ValueError, match=rf"Layer: expected one example of shape {form}, got .*; {cure}"
     ):
         expect_shape("Layer", jnp.zeros(got), shape)
 

@@ -174,16 +174,16 @@ def test_a_claim_runs_in_double_precision_with_its_own_chance():
 
 def test_data_that_cannot_be_had_leave_a_claim_unchecked():
     def offline(key):
-        raise DatasetUnavailable("imdb could not be had.")
+        raise DatasetUnavailable("imdb is unavailable.")
 
     finding = run_claim(made(offline))
     assert (finding.holds, finding.fails, finding.missing) == (
         False,
         False,
-        "imdb could not be had.",
+        "imdb is unavailable.",
     )
     assert finding.method == "no data"
-    assert finding.as_json()["missing"] == "imdb could not be had."
+    assert finding.as_json()["missing"] == "imdb is unavailable."
 
 
 TABLE = {"softplus": (layers.softplus,)}

@@ -226,7 +226,7 @@ def test_verify_does_not_fail_for_want_of_data(capsys, monkeypatch):
     from thetax.data import DatasetUnavailable
 
     def offline(key):
-        raise DatasetUnavailable("spambase could not be had. Each source failed:\n - the web")
+        raise DatasetUnavailable("spambase is unavailable. Each source failed:\n - the web")
 
     (good,) = claims.find_claims("1.2-sgn")
     lacking = replace(good, ids=("1.2-xor",), title="Data", function=offline, of=())
@@ -237,7 +237,7 @@ def test_verify_does_not_fail_for_want_of_data(capsys, monkeypatch):
     monkeypatch.setattr(claims, "verify", here)
     code, out, _ = run(capsys, "verify", "--html", "out.html")
     assert code == 0
-    assert "1.2-xor: spambase could not be had" in out
+    assert "1.2-xor: spambase is unavailable" in out
     assert "1 hold, 1 not checked: data missing" in out
     page = Path("out.html").read_text()
     assert "Not checked, because data is missing" in page

@@ -21,7 +21,7 @@ from thetax.report.page import RESULTS_NOTE
 from thetax.report.registry import subsample
 from thetax.train import binary_cross_entropy, cross_entropy, squared_error
 
-JUDGED = {
+EVALUATED = {
     "Confusion matrix",
     "Most confident mistakes",
     "Calibration",
@@ -33,8 +33,8 @@ ATTACKED = {
     "Adversarial attacks: least robust examples",
     "Adversarial attacks: loss surface and gradient masking",
 }
-CLASSIFIES = JUDGED | ATTACKED
-DEAR = {"Hessian eigenvalues and sharpness"} | ATTACKED
+CLASSIFIES = EVALUATED | ATTACKED
+EXPENSIVE = {"Hessian eigenvalues and sharpness"} | ATTACKED
 OTHERS = {  # do not apply
     "Margins",
     "Effective parameters under weight decay",
@@ -111,7 +111,7 @@ def lenses():
 @pytest.fixture
 def quick(lenses):
     """Without the slowest lenses."""
-    lenses[:] = [shown for shown in lenses if shown.title not in OTHERS | DEAR]
+    lenses[:] = [shown for shown in lenses if shown.title not in OTHERS | EXPENSIVE]
     return lenses
 
 
@@ -249,7 +249,7 @@ def test_the_other_lenses_run_if_one_fails(tmp_path, quick):
         "This section could not be computed: ZeroDivisionError: nothing &lt;to&gt; divide by"
         in text
     )
-    assert text.count("<svg") == len(quick) - 1 - len(JUDGED)
+    assert text.count("<svg") == len(quick) - 1 - len(EVALUATED)
 
 
 @pytest.mark.slow
@@ -257,14 +257,14 @@ def test_one_registration_adds_a_lens(tmp_path, quick):
     @lens(
         "Twice the curves",
         description="Again.",
-        metrics=lambda result: {"so many": str(result.epochs)},
+        metrics=lambda result: {"epochs": str(result.epochs)},
     )
     def again(outcome):
         return explain.training_curves(outcome.history)
 
     text = look(outcome("regression"), tmp_path).read_text()
     assert 'href="#twice-the-curves"' in text
-    assert "<dt>so many</dt><dd>2</dd>" in text
+    assert "<dt>epochs</dt><dd>2</dd>" in text
     assert (tmp_path / "figures" / "twice-the-curves.png").exists()
 
 
@@ -323,17 +323,17 @@ def test_the_header_mentions_folded_batch_norms(tmp_path, lenses):
     lenses[:] = lenses[:1]
     given = outcome("normalised")
     folded = replace(given, model=fold_batch_norm(given.model, jnp.asarray(given.train[0])))
-    for each, told in ((given, True), (folded, True), (outcome("classes"), False)):
-        assert ("folded into affine maps" in look(each, tmp_path).read_text()) == told
+    for each, reported in ((given, True), (folded, True), (outcome("classes"), False)):
+        assert ("folded into affine maps" in look(each, tmp_path).read_text()) == reported
 
 
 def test_thousands_separators_and_a_single_layer_without_ratio():
     counts = np.array([[1500, 1200], [1100, 200]])
-    told = LENSES[1].metrics(
+    reported = LENSES[1].metrics(
         explain.predictions.ConfusionMatrix(counts, np.array([0.4, 0.8]), ("a", "b"))
     )
-    assert told["test error"].endswith("of 4,000")
-    assert told["most frequent confusion"] == "a predicted as b, 1,200 times"
+    assert reported["test error"].endswith("of 4,000")
+    assert reported["most frequent confusion"] == "a predicted as b, 1,200 times"
     (signal,) = [shown for shown in LENSES if shown.title.startswith("Gradient norms")]
     one = np.array([0.5])
     ones = np.array([0.5, 2.0])

@@ -112,10 +112,10 @@ def test_a_model_without_bounds_is_still_attacked():
     sorts = Chain(net, lambda z: z + 0.01 * jnp.sort(z))
     given = judged(sorts, ys=np.asarray(jnp.argmax(predict(sorts, jnp.asarray(xs)), axis=1)))
     curves = find(CURVES).compute(given)
-    told = find(CURVES).metrics(curves)
+    reported = find(CURVES).metrics(curves)
     assert not curves.radii
-    assert "sort" in told["no certificate"]
-    assert "certified" not in " ".join(told.values())
+    assert "sort" in reported["no certificate"]
+    assert "certified" not in " ".join(reported.values())
 
 
 def test_unavailable_lenses_give_the_reason(monkeypatch):

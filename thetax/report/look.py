@@ -146,7 +146,7 @@ def _summary(outcome: Outcome) -> dict[str, str]:
     summary |= {TRAINING_STEPS: format_seconds(outcome.seconds)} if outcome.seconds else {}
     regularisation = describe_regularisation(outcome)
     summary |= {"regularisation": regularisation} if regularisation else {}
-    return summary | ({"end of training": outcome.reason} if outcome.reason else {})
+    return summary | ({"end of run": outcome.reason} if outcome.reason else {})
 
 
 def _fits_in_summary(outcome: Outcome) -> bool:

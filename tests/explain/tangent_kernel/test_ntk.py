@@ -169,8 +169,8 @@ def test_tied_embedding_is_not_factored():
     np.testing.assert_allclose(
         ntk(model)(xs, ys), written_down(model, xs, ys), rtol=1e-9, atol=1e-9
     )
-    told = {way.leaf: way.factored for way in ntk(model).plan(xs, ys).leaves}
-    assert not told[".embed.E"]
+    factored = {way.leaf: way.factored for way in ntk(model).plan(xs, ys).leaves}
+    assert not factored[".embed.E"]
 
 
 @pytest.mark.sampled(8)

@@ -223,20 +223,3 @@ def test_no_room():
 def test_tokens_that_are_none():
     with pytest.raises(ValueError, match="must lie between 0 and 4"):
         MODELS["GPT"](key=jr.key(0))(jnp.array([0, 5]))
-
-
-def test_weights_of_gpt_2_at_initialisation():
-    r"""Standard deviation 0.02, and $\sqrt{2L}$ times less in the output layers of residual
-    branches.
-    """
-    blocks = GPT.init(V, 64, depth=8, heads=2, max_length=4, key=jr.key(0)).trunk.blocks.layers
-    assert float(blocks.attention.Q.W.std()) == pytest.approx(0.02, rel=0.02)
-    assert float(blocks.feed.up.W.std()) == pytest.approx(0.02, rel=0.02)
-    assert float(blocks.attention.O.W.std()) == pytest.approx(0.02 / 4, rel=0.02)
-    assert float(blocks.feed.down.W.std()) == pytest.approx(0.02 / 4, rel=0.02)
-
-
-def test_dropout_of_gpt_reaches_the_attention_weights():
-    model = GPT.init(V, 4, depth=1, heads=2, max_length=9, dropout=0.25, key=jr.key(0))
-    block = model.trunk.blocks.layers
-    assert (model.drop.p, block.drop.p, block.attention.dropout) == (0.25, 0.25, 0.25)

@@ -32,9 +32,9 @@ def logits():
 @pytest.mark.slow
 def test_each_target_counts_once():
     scores = logits() - np.log(np.exp(logits()).sum(axis=-1, keepdims=True))
-    told = [-scores[i, t, YS[i, t]] for i in range(3) for t in range(3) if YS[i, t] >= 0]
-    assert len(told) == 6
-    assert float(token_cross_entropy(MODEL, (XS, YS))) == pytest.approx(np.mean(told), abs=1e-5)
+    losses = [-scores[i, t, YS[i, t]] for i in range(3) for t in range(3) if YS[i, t] >= 0]
+    assert len(losses) == 6
+    assert float(token_cross_entropy(MODEL, (XS, YS))) == pytest.approx(np.mean(losses), abs=1e-5)
 
 
 @pytest.mark.slow

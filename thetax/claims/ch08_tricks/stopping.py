@@ -181,9 +181,8 @@ def signal_first(key, rng):
     clean, flipped = _memorised(jr.split(key, 5))
     learned = np.argmax(clean >= 0.9, axis=1)
     steps = np.arange(clean.shape[1])
-    noisy = 1 + np.where(flipped <= 0.5, steps, -1).max(
-        axis=1
-    )  # from here on: before training it agrees by chance
+    # After the last step at which a flipped label is not fitted; at initialisation some agree.
+    noisy = 1 + np.where(flipped <= 0.5, steps, -1).max(axis=1)
     return Verdict(
         close(
             "residuals along the six directions, 80 steps",
