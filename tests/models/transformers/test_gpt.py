@@ -171,7 +171,6 @@ def test_dropout_draws_by_the_key():
     assert same_bits(model(TOKENS), plain(TOKENS))
 
 
-@pytest.mark.slow
 def test_it_is_initialised_as_gpt_2():
     """Weights are N(0, 0.02²), those of the residual outputs smaller by √(2 depth)."""
     model = GPT.init(60, 64, depth=8, heads=2, max_length=32, dropout=0.2, key=jr.key(0))
