@@ -100,7 +100,7 @@ class Comparison:
 
     def ours(self) -> np.ndarray:
         """Our adversarial images."""
-        return np.asarray(perturb(self.attack, self.sample.model, self.sample.ours).xs)
+        return np.asarray(perturb(self.sample.model, self.sample.ours, self.attack).xs)
 
     def theirs(self) -> np.ndarray:
         """The adversarial images of the peer."""

@@ -90,7 +90,9 @@ BREAKS = [
         "return -g / jnp",
         "attack/gradient/test_pgd.py::test_the_unit_of_a_gradient_has_its_signs",
     ),
-    Break("models.linear.deep_linear.imbalance", "- before @ before.T", "+ before @ before.T"),
+    Break(
+        "models.linear.deep_linear.layer_imbalance", "- before @ before.T", "+ before @ before.T"
+    ),
     Break(
         "models.linear.pca.principal_components", "C = Ut[:n_components]", "C = Ut[-n_components:]"
     ),

@@ -204,7 +204,7 @@ def test_metric_alert_in_a_fit():
 def test_random_start_fgsm():
     model, (xs, ys) = net(key=jr.key(0)), classes()
     attack = random_start_fgsm(Linf(0.2), box=(-3.0, 3.0))
-    one, two = (perturb(attack, model, (xs, ys), key=jr.key(seed)).xs for seed in (0, 1))
+    one, two = (perturb(model, (xs, ys), attack, key=jr.key(seed)).xs for seed in (0, 1))
     assert not np.allclose(one, two)
     assert np.abs(one - xs).max() <= 0.2 + 1e-6
     assert adversarial_objective(cross_entropy, attack)(

@@ -96,7 +96,7 @@ def test_batched_equals_one_by_one(attack):
     one = jax.jit(lambda x, y, key: attack(net, x, y, key=key))
     alone = jnp.stack([one(*each) for each in zip(xs, ys, jr.split(jr.key(2), 11))])
     for batch_size in (3, 11, 40):
-        together = perturb(attack, net, (xs, ys), key=jr.key(2), batch_size=batch_size).xs
+        together = perturb(net, (xs, ys), attack, key=jr.key(2), batch_size=batch_size).xs
         np.testing.assert_allclose(together, alone, rtol=1e-4, atol=1e-5)
 
 
@@ -112,5 +112,5 @@ def test_another_number_of_examples_does_not_recompile():
     attack = PGD(untargeted(), Linf(0.1), step_size=0.05, steps=3)
     for n in (9, 20, 33):
         before = len(traces)
-        perturb(attack, counted, (jr.uniform(jr.key(n), (n, 3)), jnp.zeros(n, int)), batch_size=4)
+        perturb(counted, (jr.uniform(jr.key(n), (n, 3)), jnp.zeros(n, int)), attack, batch_size=4)
     assert len(traces) - before <= 2  # only the check of the shapes

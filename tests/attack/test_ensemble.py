@@ -170,7 +170,7 @@ def test_auto_attack(net):
     attack = auto_attack(Linf(0.15), steps=3, n_queries=8, targets=2, box=BOX)
     ys = jax.vmap(lambda x: jnp.argmax(net(x)))(XS)
     keys = jr.split(jr.key(1), 12)
-    found = perturb(attack, net, (XS, ys), key=jr.key(1)).xs
+    found = perturb(net, (XS, ys), attack, key=jr.key(1)).xs
     one = jax.jit(lambda x, y, key: attack(net, x, y, key=key))
     np.testing.assert_allclose(
         found[:3], jnp.stack([one(*row) for row in zip(XS[:3], ys, keys)]), atol=1e-12

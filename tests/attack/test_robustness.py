@@ -173,7 +173,7 @@ def test_never_above_any_attack_or_clean_accuracy(examples):
     model = MLP.init(D, 16, 2, key=jr.key(5))
     result = evaluate(model, examples, ball=Linf(0.15))
     for attack in (white_box(Linf(0.15), 3, 1), black_box(Linf(0.15))):
-        xs = perturb(attack, model, examples, key=jr.key(1)).xs
+        xs = perturb(model, examples, attack, key=jr.key(1)).xs
         right = np.argmax(jax.vmap(model)(xs), axis=-1) == np.asarray(examples[1])
         assert result.robust_accuracy <= right.mean() + 1e-9
     assert result.robust_accuracy <= result.clean_accuracy
@@ -232,19 +232,19 @@ def test_bad_input(line, examples, unchecked):
 def test_perturb(line, examples, unchecked):
     xs, ys = examples
     attack = auto_attack(Linf(0.1), steps=2, n_queries=5, box=BOX)
-    one = perturb(attack, line, (xs[:6], ys[:6]), key=jr.key(0), batch_size=4).xs
+    one = perturb(line, (xs[:6], ys[:6]), attack, key=jr.key(0), batch_size=4).xs
     np.testing.assert_array_equal(
-        one, perturb(attack, line, (xs[:6], ys[:6]), key=jr.key(0), batch_size=4).xs
+        one, perturb(line, (xs[:6], ys[:6]), attack, key=jr.key(0), batch_size=4).xs
     )
     keys = jr.split(jr.key(0), 6)
     far = lambda value, target: (value - target) ** 2
     moved = perturb(
-        PGD(far, L2(0.1), step_size=0.1, steps=1), lambda x: x.sum(), (xs[:6], jnp.zeros(6))
+        lambda x: x.sum(), (xs[:6], jnp.zeros(6)), PGD(far, L2(0.1), step_size=0.1, steps=1)
     ).xs  # of no classes
     np.testing.assert_allclose(moved, xs[:6] + 0.1 / D**0.5, rtol=1e-5)
     np.testing.assert_allclose(one[5], attack(line, xs[5], ys[5], key=keys[5]), atol=1e-6)
     with pytest.raises(ValueError, match="perturb: batch_size must be an integer >= 1; got 0"):
-        perturb(attack, line, (xs, ys), key=jr.key(0), batch_size=0)
+        perturb(line, (xs, ys), attack, key=jr.key(0), batch_size=0)
     with pytest.raises(ValueError, match="PGD: expected a label from 0 to 1, got 5"):
         white_box(Linf(0.1), 1, 1)(line, xs[0], jnp.array(5))
 
@@ -254,7 +254,7 @@ def test_success_and_distance(line, examples, goal):
     """Success is evaluated at the returned inputs; of a plain loss it is misclassification."""
     xs, ys = examples
     attack = PGD(goal or margin_loss, L2(0.2), step_size=0.1, steps=3, box=BOX)
-    result = perturb(attack, line, (xs, ys), batch_size=16)
+    result = perturb(line, (xs, ys), attack, batch_size=16)
     predictions = np.argmax(jax.vmap(line)(result.xs), axis=-1)
     reached = predictions == ys if goal else predictions != ys
     assert result.success.tolist() == reached.tolist()
@@ -262,7 +262,7 @@ def test_success_and_distance(line, examples, goal):
     np.testing.assert_allclose(
         result.distance, np.linalg.norm(result.xs - xs, axis=1), rtol=1e-5, atol=1e-7
     )
-    nan = perturb(attack, lambda x: line(x) * jnp.nan, (xs[:2], ys[:2]))
+    nan = perturb(lambda x: line(x) * jnp.nan, (xs[:2], ys[:2]), attack)
     assert not nan.success.any()
 
 
@@ -275,7 +275,7 @@ def test_another_radius_does_not_recompile(line, examples):
         return line(x)
 
     for radius in (0.1, 0.2, 0.3):
-        perturb(PGD(margin_loss, Linf(radius), step_size=radius / 2, steps=2), model, (xs, ys))
+        perturb(model, (xs, ys), PGD(margin_loss, Linf(radius), step_size=radius / 2, steps=2))
         if radius == 0.1:
             traced = len(seen)
     assert len(seen) - traced == 2 * len(seen[:1])  # only the output shape is traced again

@@ -18,7 +18,7 @@ from thetax.certify import (
     certified_radii,
     interval_bounds,
     interval_cross_entropy,
-    ramp_objective,
+    scheduled_objective,
 )
 from thetax.core import predict, run
 from thetax.layers import Linear
@@ -52,7 +52,7 @@ def plain(digits, net):
 def hard(digits, net):
     objective = lambda t: interval_cross_entropy(Linf(0.1 * t), box=BOX, strength=0.5 * t)
     return run(
-        ramp_objective(objective, optax.adam(3e-3), steps=200), net, digits[0], key=jr.key(1)
+        scheduled_objective(objective, optax.adam(3e-3), steps=200), net, digits[0], key=jr.key(1)
     )[0].model
 
 
@@ -80,7 +80,7 @@ def test_no_attack_breaks_a_certificate_and_better_bounds_certify_more(digits, p
         b: certified_accuracy(plain, (xs, ys), ball, box=BOX, bounds=b, batch_size=64)
         for b in ("interval", "mixed", "linear")
     }
-    worst = perturb(PGD(margin_loss, ball, step_size=0.006, steps=20, box=BOX), plain, (xs, ys)).xs
+    worst = perturb(plain, (xs, ys), PGD(margin_loss, ball, step_size=0.006, steps=20, box=BOX)).xs
     reached = -np.asarray(jax.vmap(margin_loss)(predict(plain, worst), ys))
     for one in found.values():
         assert (one.margins <= reached + 1e-4).all()
@@ -164,7 +164,7 @@ def test_model_that_does_not_depend_on_its_input(bounds):
 def test_ramp_objective():
     """The objective is t times the sum of the weights, so SGD with learning rate 1 subtracts t."""
     objective = lambda t: lambda model, batch, *, key=None: t * model.sum()
-    iteration = ramp_objective(objective, optax.sgd(1.0), start_step=1, steps=2)
+    iteration = scheduled_objective(objective, optax.sgd(1.0), start_step=1, steps=2)
     _, (kept, _) = run(
         iteration, jnp.zeros(1), jnp.zeros((5, 1)), key=jr.key(0), record=lambda state: state.model
     )
@@ -202,8 +202,8 @@ def test_bad_input_is_refused(unchecked):
         interval_cross_entropy(Linf(0.1))(line, (jnp.ones((3, 2)), jnp.ones((3, 2))))
     with pytest.raises(ValueError, match="one logit per class"):
         certified_margins(lambda x: x[None], jnp.ones(2), jnp.array(0), Linf(0.1))
-    with pytest.raises(ValueError, match="ramp_objective: steps must be an integer >= 1"):
-        ramp_objective(lambda t: cross_entropy, optax.sgd(1.0), steps=0)
+    with pytest.raises(ValueError, match="scheduled_objective: steps must be an integer >= 1"):
+        scheduled_objective(lambda t: cross_entropy, optax.sgd(1.0), steps=0)
     with pytest.raises(
         ValueError,
         match="certified_accuracy: expected a logit for each class, but the model returns a single",

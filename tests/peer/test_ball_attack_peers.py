@@ -94,7 +94,7 @@ def copied(layer):
 
 def ours_on(attack, net, key: jax.Array | None = KEY):
     xs, ys = digits()
-    return np.asarray(perturb(attack, net, (xs[:N], ys[:N]), key=key))
+    return np.asarray(perturb(net, (xs[:N], ys[:N]), attack, key=key))
 
 
 def robust(net, points):
@@ -181,7 +181,7 @@ def test_euclidean_ascent_is_that_of_torchattacks_where_the_range_is_far(kind):
         .numpy()
     )
     attack = PGD(log_loss, L2(0.2), step_size=0.05, steps=10, output="last", box=BOX)
-    again = np.asarray(perturb(attack, ours, (xs.numpy(), ys.numpy().astype(np.int32))))
+    again = np.asarray(perturb(ours, (xs.numpy(), ys.numpy().astype(np.int32)), attack))
     np.testing.assert_allclose(again, found, atol=1e-5)
 
 

@@ -45,7 +45,7 @@ def twins():
 def ours_of(attack):
     """Our perturbed digits, for torch."""
     _, model, xs, ys = twins()
-    ends = perturb(attack, model, (jnp.asarray(xs.numpy()), jnp.asarray(ys.numpy(), jnp.int32)))
+    ends = perturb(model, (jnp.asarray(xs.numpy()), jnp.asarray(ys.numpy(), jnp.int32)), attack)
     return torch.tensor(np.asarray(ends))
 
 

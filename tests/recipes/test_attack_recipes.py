@@ -73,7 +73,7 @@ def quick(monkeypatch):
         xs, ys = data
         correct = lambda xs: np.asarray(jax.vmap(model)(jnp.asarray(xs)).argmax(axis=1)) == ys
         pgd = PGD(untargeted(), ball, step_size=ball.radius, steps=steps, box=box)
-        worst = perturb(pgd, model, data).xs
+        worst = perturb(model, data, pgd).xs
         checks = (
             SanityCheck("passes", 0.0, "none", True, ""),
             SanityCheck("fails", 0.5, "none", False, "it fails"),

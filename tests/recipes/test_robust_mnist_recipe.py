@@ -52,7 +52,7 @@ def quick(monkeypatch):
         xs, ys = map(np.asarray, data)
         correct = lambda xs: np.asarray(jax.vmap(model)(jnp.asarray(xs)).argmax(axis=1)) == ys
         pgd = PGD(untargeted(), ball, step_size=ball.radius / 2, steps=4, box=options["box"])
-        worst = perturb(pgd, model, data).xs
+        worst = perturb(model, data, pgd).xs
         checks = (SanityCheck("fails", 0.5, "none", False, "it fails"),)
         is_robust = correct(worst)
         return Robustness(

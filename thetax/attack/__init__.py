@@ -41,8 +41,8 @@ from .gradient import DeepFool as DeepFool
 from .gradient import affine_distance as affine_distance
 from .gradient import affine_radius as affine_radius
 from .gradient import fgsm as fgsm
-from .loss_surface import LossSurface as LossSurface
-from .loss_surface import loss_surface as loss_surface
+from .input_loss_surface import LossSurface as LossSurface
+from .input_loss_surface import input_loss_surface as input_loss_surface
 from .minimum_norm import MinimumNormAttack as MinimumNormAttack
 from .perturb import Perturbed as Perturbed
 from .perturb import perturb as perturb
@@ -81,9 +81,9 @@ __all__ = [
     "catastrophic_overfitting",
     "dlr_loss",
     "fgsm",
+    "input_loss_surface",
     "least_robust",
     "logit_pairing",
-    "loss_surface",
     "margin_loss",
     "maximise_loss",
     "perturb",

@@ -86,7 +86,7 @@ def boundary_distance(
     is_right = jnp.argmax(predict(model, xs), axis=1) == ys
     distances, nearest = jnp.where(is_right, jnp.inf, 0.0), xs
 
-    deepfool = perturb(DeepFool(norm, steps=steps, box=box), model, (xs, ys), batch_size=batch_size)
+    deepfool = perturb(model, (xs, ys), DeepFool(norm, steps=steps, box=box), batch_size=batch_size)
     distances, nearest = _keep_nearer(distances, nearest, deepfool)
     max_radius = float(distances.max())
     if not 0 < max_radius < np.inf:
@@ -99,7 +99,7 @@ def boundary_distance(
         box=box,
     )
     search = MinimumNormAttack(pgd, binary_search_steps=binary_search_steps)
-    searched = perturb(search, model, (xs, ys), batch_size=batch_size)
+    searched = perturb(model, (xs, ys), search, batch_size=batch_size)
     distances, nearest = _keep_nearer(distances, nearest, searched)
     return _with_predictions(model, xs, ys, distances, nearest)
 

@@ -38,9 +38,9 @@ class Perturbed:
 
 
 def perturb(
-    attack: Attack,
     model: Model,
     data: tuple[Any, Any],
+    attack: Attack,
     *,
     goal: Goal | None = None,
     batch_size: int = 64,
@@ -63,7 +63,7 @@ def perturb(
     >>> from thetax.threat import Linf
     >>> line = Linear(jnp.array([[0.5, 0.0], [1.0, -2.0]]), jnp.array([1.0, 0.0]))
     >>> attack = PGD(margin_loss, Linf(0.5), step_size=0.5, steps=1)
-    >>> result = perturb(attack, line, (jnp.array([[0.0, 0.0], [-2.0, 0.0]]), jnp.zeros(2, int)))
+    >>> result = perturb(line, (jnp.array([[0.0, 0.0], [-2.0, 0.0]]), jnp.zeros(2, int)), attack)
     >>> result.xs.tolist(), result.success.tolist(), result.distance.tolist()
     ([[0.5, -0.5], [-1.5, -0.5]], [True, False], [0.5, 0.5])
     """

@@ -222,9 +222,9 @@ class Evaluator(NamedTuple):
             padded = np.resize(rows, -(-len(rows) // self.batch_size) * self.batch_size)
             # robust accuracy is about misclassification, whatever the attack's own goal is
             result = perturb(
-                member,
                 self.model,
                 (xs[padded], ys[padded]),
+                member,
                 goal=untargeted(),
                 batch_size=self.batch_size,
                 key=self.key,

@@ -13,7 +13,7 @@ from .certified import CertifiedAccuracy as CertifiedAccuracy
 from .certified import certified_accuracy as certified_accuracy
 from .certified import certified_margins as certified_margins
 from .certified import interval_cross_entropy as interval_cross_entropy
-from .certified import ramp_objective as ramp_objective
+from .certified import scheduled_objective as scheduled_objective
 from .region_bounds import fold_network as fold_network
 from .region_bounds import montufar_bound as montufar_bound
 from .region_bounds import region_upper_bound as region_upper_bound
@@ -45,9 +45,9 @@ __all__ = [
     "interval_cross_entropy",
     "linear_bounds",
     "montufar_bound",
-    "ramp_objective",
     "randomised_smoothing",
     "region_upper_bound",
+    "scheduled_objective",
     "vote_counts",
     "zaslavsky_bound",
 ]

@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Int8, Num
 
 from ..check import expect_count
-from ..models import separate
+from ..models import find_separator
 
 RANK_TOLERANCE = 1e-10  # unit points whose smallest singular value is below this count as dependent
 
@@ -83,7 +83,7 @@ def _extensions(
     side = 1 if w @ xs[-1] >= 0 else -1
     extensions = [] if w @ xs[-1] == 0 else [([*labels, side], w)]
     for y in (-side,) if extensions else (1, -1):
-        model = separate(xs, np.array([*labels, y]), bias=False).model
+        model = find_separator(xs, np.array([*labels, y]), bias=False).model
         if model is not None:
             extensions.append(([*labels, y], np.asarray(model.w, float)))
     return extensions

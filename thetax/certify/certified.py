@@ -9,7 +9,7 @@ Interval bound propagation (IBP) training minimises (Gowal et al. 2018)
 $$(1 - \kappa)\, \ell(f(x), y) + \kappa\, \ell(-m, y),$$
 
 where the second term is the cross-entropy of the worst-case logits, $-m$ with $m_y = 0$. Radius and
-$\kappa$ should grow from 0 during training: `ramp_objective`.
+$\kappa$ should grow from 0 during training: `scheduled_objective`.
 """
 
 from collections.abc import Callable
@@ -174,8 +174,8 @@ def interval_cross_entropy(
     r"""Certified training (IBP): $(1 - \kappa)\, \ell(f(x), y) + \kappa\, \ell(-m, y)$ with the
     margins $m$ of `certified_margins`.
 
-    `strength` is $\kappa$. Radius and $\kappa$ may be traced values: see `ramp_objective`. Gowal et
-    al. 2018; with `bounds="mixed"` it is CROWN-IBP, Zhang et al. 2020.
+    `strength` is $\kappa$. Radius and $\kappa$ may be traced values: see `scheduled_objective`.
+    Gowal et al. 2018; with `bounds="mixed"` it is CROWN-IBP, Zhang et al. 2020.
 
     >>> from thetax.threat import Linf
     >>> from thetax.layers import Linear
@@ -213,7 +213,7 @@ class RampState(NamedTuple):
     steps: Int[Array, ""]
 
 
-def ramp_objective(
+def scheduled_objective(
     objective: Callable[[Scalar], Objective],
     optimiser: optax.GradientTransformation,
     *,
@@ -225,11 +225,11 @@ def ramp_objective(
 
     >>> from thetax.threat import Linf
     >>> objective = lambda t: interval_cross_entropy(Linf(0.1 * t), strength=0.5 * t)
-    >>> iteration = ramp_objective(objective, optax.adam(1e-3), steps=1000)
+    >>> iteration = scheduled_objective(objective, optax.adam(1e-3), steps=1000)
     """
     if start_step < 0:
-        raise ValueError(f"ramp_objective: start_step must be >= 0; got {start_step}.")
-    expect_count("ramp_objective", steps=steps)
+        raise ValueError(f"scheduled_objective: start_step must be >= 0; got {start_step}.")
+    expect_count("scheduled_objective", steps=steps)
 
     def init(model):
         inner = descend(objective(jnp.zeros(())), optimiser).init(model)

@@ -24,12 +24,12 @@ from .constructive import add_networks as add_networks
 from .constructive import as_sigmoid as as_sigmoid
 from .constructive import as_tanh as as_tanh
 from .constructive import barron_network as barron_network
-from .constructive import collapse as collapse
 from .constructive import gaussian_bell as gaussian_bell
 from .constructive import greedy_network as greedy_network
 from .constructive import hopfield_system as hopfield_system
 from .constructive import interpolating_network as interpolating_network
 from .constructive import max_affine_network as max_affine_network
+from .constructive import merge_linear_layers as merge_linear_layers
 from .constructive import mlp_system as mlp_system
 from .constructive import perceptron_system as perceptron_system
 from .constructive import permute_units as permute_units
@@ -68,7 +68,6 @@ from .interop import timm_mixer as timm_mixer
 from .interop import torchvision_densenet as torchvision_densenet
 from .interop import torchvision_resnet as torchvision_resnet
 from .linear import PCA as PCA
-from .linear import Correlations as Correlations
 from .linear import LowRank as LowRank
 from .linear import MaxMargin as MaxMargin
 from .linear import McCullochPitts as McCullochPitts
@@ -77,14 +76,15 @@ from .linear import Perceptron as Perceptron
 from .linear import PerceptronFit as PerceptronFit
 from .linear import PerceptronPath as PerceptronPath
 from .linear import ReducedRank as ReducedRank
+from .linear import SecondMoments as SecondMoments
 from .linear import Separation as Separation
 from .linear import balanced_factorisation as balanced_factorisation
-from .linear import correlations as correlations
 from .linear import deep_linear as deep_linear
 from .linear import deep_linear_gradient as deep_linear_gradient
+from .linear import find_separator as find_separator
 from .linear import fit_perceptron as fit_perceptron
 from .linear import geometric_margin as geometric_margin
-from .linear import imbalance as imbalance
+from .linear import layer_imbalance as layer_imbalance
 from .linear import least_squares as least_squares
 from .linear import leave_one_out as leave_one_out
 from .linear import linear_regression as linear_regression
@@ -98,7 +98,7 @@ from .linear import perceptron_path as perceptron_path
 from .linear import principal_components as principal_components
 from .linear import reduced_rank_regression as reduced_rank_regression
 from .linear import ridge as ridge
-from .linear import separate as separate
+from .linear import second_moments as second_moments
 from .linear import signed_distance as signed_distance
 from .mlp import MLP as MLP
 from .sequence import AttentionCell as AttentionCell
@@ -140,7 +140,6 @@ __all__ = [
     "AsynchronousRecall",
     "AttentionCell",
     "BERTPretraining",
-    "Correlations",
     "CosineMixture",
     "Decoder",
     "DenseMemory",
@@ -172,6 +171,7 @@ __all__ = [
     "ReducedRank",
     "ResNet",
     "ResNetLayout",
+    "SecondMoments",
     "SentenceClassifier",
     "SentenceEncoder",
     "Separation",
@@ -194,11 +194,10 @@ __all__ = [
     "barron_network",
     "beam_search",
     "best_span",
-    "collapse",
     "config_from_model",
-    "correlations",
     "deep_linear",
     "deep_linear_gradient",
+    "find_separator",
     "fit_perceptron",
     "gaussian_bell",
     "geometric_margin",
@@ -215,9 +214,9 @@ __all__ = [
     "huggingface_llama",
     "huggingface_pooler",
     "huggingface_vit",
-    "imbalance",
     "interpolating_network",
     "keras_resnet",
+    "layer_imbalance",
     "least_squares",
     "leave_one_out",
     "linear_regression",
@@ -225,6 +224,7 @@ __all__ = [
     "low_rank",
     "max_affine_network",
     "max_margin",
+    "merge_linear_layers",
     "minimum_norm",
     "mlp_system",
     "mode_growth",
@@ -245,7 +245,7 @@ __all__ = [
     "sample",
     "sample_units",
     "scale_network",
-    "separate",
+    "second_moments",
     "signed_distance",
     "square_network",
     "step_network",

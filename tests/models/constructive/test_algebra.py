@@ -24,7 +24,7 @@ from thetax.layers import (
     softmax,
     tanh,
 )
-from thetax.models import MLP, add_networks, as_sigmoid, as_tanh, collapse, scale_network
+from thetax.models import MLP, add_networks, as_sigmoid, as_tanh, merge_linear_layers, scale_network
 
 pytestmark = pytest.mark.usefixtures("x64", "strict")
 
@@ -58,7 +58,7 @@ def test_linear_networks_collapse(options):
             Residual(Linear(normal(3, 2, 3)), Linear(normal(4, 2, 3))),
         )
     )
-    one = collapse(net)
+    one = merge_linear_layers(net)
     assert isinstance(one, Linear)
     assert one.W.shape == (2, 3)
     assert same(one, net)
@@ -72,7 +72,7 @@ def test_affine_and_chains_in_chains_collapse():
         identity,
         Linear(normal(3, 2, 4)),
     )
-    assert same(collapse(net), net)
+    assert same(merge_linear_layers(net), net)
 
 
 @pytest.mark.parametrize(
@@ -80,11 +80,11 @@ def test_affine_and_chains_in_chains_collapse():
 )
 def test_what_is_not_affine_does_not_collapse(part, name):
     with pytest.raises(ValueError, match=f"{name} is not an affine map"):
-        collapse(Chain(Linear(normal(0, 4, 3)), part, Linear(normal(1, 1, 4))))
+        merge_linear_layers(Chain(Linear(normal(0, 4, 3)), part, Linear(normal(1, 1, 4))))
     with pytest.raises(ValueError, match="not an affine map"):
-        collapse(Chain(identity))
+        merge_linear_layers(Chain(identity))
     with pytest.raises(ValueError, match=r"use layers.identity for no activation"):
-        collapse(Chain(Linear(normal(0, 4, 3)), lambda x: x))
+        merge_linear_layers(Chain(Linear(normal(0, 4, 3)), lambda x: x))
 
 
 @pytest.mark.sampled(6)

@@ -15,16 +15,16 @@ from scipy.integrate import solve_ivp
 from thetax import tree
 from thetax.layers import Chain, Linear, lecun, ntk_parametrisation, tanh
 from thetax.models import (
-    Correlations,
+    SecondMoments,
     balanced_factorisation,
-    collapse,
-    correlations,
     deep_linear,
     deep_linear_gradient,
-    imbalance,
+    layer_imbalance,
+    merge_linear_layers,
     mode_growth,
     principal_components,
     reduced_rank_regression,
+    second_moments,
 )
 from thetax.models.linear.deep_linear import _pairs
 from thetax.train import gradient_flow, squared_error
@@ -42,7 +42,7 @@ def test_drawn():
     assert tree.size(net) == 14
     x = normal(2, 4)
     assert np.allclose(net(x), net.layers[1].W @ net.layers[0].W @ x)
-    assert np.linalg.matrix_rank(collapse(net).W) == 2
+    assert np.linalg.matrix_rank(merge_linear_layers(net).W) == 2
     for sizes in ((4,), (4, 0, 3)):
         with pytest.raises(ValueError, match="at least two positive widths"):
             deep_linear(*sizes, key=jr.key(0))
@@ -55,13 +55,13 @@ def test_factors_are_balanced_and_compute_the_matrix(depth, m, n, seed):
         W = normal(seed, m, n)
         net = balanced_factorisation(W, depth=depth)
         assert len(net.layers) == depth
-        assert np.allclose(collapse(net).W, W, atol=1e-12)
-        assert all(np.allclose(off, 0, atol=1e-12) for off in imbalance(net))
+        assert np.allclose(merge_linear_layers(net).W, W, atol=1e-12)
+        assert all(np.allclose(off, 0, atol=1e-12) for off in layer_imbalance(net))
 
 
 def test_correlations_are_sums():
     xs, ys = data()
-    found = correlations(xs, ys)
+    found = second_moments(xs, ys)
     assert np.allclose(found.xx, sum(np.outer(x, x) for x in np.asarray(xs)))
     assert np.allclose(
         found.yx, sum(np.outer(y, x) for x, y in zip(np.asarray(xs), np.asarray(ys)))
@@ -76,7 +76,7 @@ def test_gradient_is_autodiffs(sizes, initialiser):
     """
     batch = data()
     net = deep_linear(*sizes, initialiser=initialiser, key=jr.key(0))
-    found = deep_linear_gradient(net, correlations(*batch))
+    found = deep_linear_gradient(net, second_moments(*batch))
     expected = jax.grad(squared_error)(net, batch)
     assert jax.tree.structure(found) == jax.tree.structure(net)
     assert all(
@@ -89,10 +89,10 @@ def test_gradient_flow_keeps_the_imbalance_and_descent_does_not():
     batch = data()
     net = deep_linear(4, 3, 2, 3, key=jr.key(0))
     way = gradient_flow(squared_error, net, batch, times=[0.5, 3.0], tolerance=1e-10)
-    for before, after in zip(imbalance(net), imbalance(way.model)):
+    for before, after in zip(layer_imbalance(net), layer_imbalance(way.model)):
         assert np.allclose(before, after, atol=1e-7)
     stepped = tree.axpy(-0.5, jax.grad(squared_error)(net, batch), net)
-    assert np.abs(np.asarray(imbalance(stepped)[0] - imbalance(net)[0])).max() > 1e-3
+    assert np.abs(np.asarray(layer_imbalance(stepped)[0] - layer_imbalance(net)[0])).max() > 1e-3
     # with any loss: Wᵀ of the gradient after is the gradient before times Wᵀ
     other = jax.grad(lambda net: jnp.abs(jax.vmap(net)(batch[0])).sum())(net)
     for before, after, g, then in zip(net.layers, net.layers[1:], other.layers, other.layers[1:]):
@@ -141,7 +141,7 @@ def test_reduced_rank_regression_is_the_optimum(rank):
         assert squared_error(near, (xs, ys)) >= least
     if rank == 3:
         full = np.linalg.lstsq(X, Y, rcond=None)[0].T
-        assert np.allclose(collapse(found.model).W, full)
+        assert np.allclose(merge_linear_layers(found.model).W, full)
 
 
 def test_reduced_rank_regression_of_data_without_full_rank():
@@ -163,7 +163,7 @@ def test_the_autoencoder_is_its_special_case():
 def test_integers_and_traced_data_are_taken():
     xs = np.arange(12).reshape(4, 3)
     ys = np.arange(8).reshape(4, 2)
-    assert correlations(xs, ys).yx.dtype == jnp.zeros(()).dtype
+    assert second_moments(xs, ys).yx.dtype == jnp.zeros(()).dtype
     inside = jax.jit(lambda xs, ys: reduced_rank_regression(xs, ys, rank=1).loss)(*data())
     assert np.isclose(inside, reduced_rank_regression(*data(), rank=1).loss)
 
@@ -173,14 +173,14 @@ def test_bad_input_is_refused():
     with pytest.raises(ValueError, match="got 20 xs and 19 ys"):
         _pairs("correlations", xs, ys[:19])
     with pytest.raises(ValueError, match="row 1, column 1 is nan"):
-        correlations(np.array([[1.0, 2.0], [3.0, np.nan]]), np.ones((2, 1)))
+        second_moments(np.array([[1.0, 2.0], [3.0, np.nan]]), np.ones((2, 1)))
     with pytest.raises(ValueError, match="rank must be an integer from 1 to 3"):
         reduced_rank_regression(xs, ys, rank=4)
     with pytest.raises(ValueError, match="depth must be an integer >= 1; got 0"):
         balanced_factorisation(np.eye(2), depth=0)
     with pytest.raises(ValueError, match=r"needs correlations xx \(4, 4\) and yx \(3, 4\)"):
         deep_linear_gradient(
-            deep_linear(4, 3, key=jr.key(0)), Correlations(jnp.eye(3), jnp.ones((3, 3)))
+            deep_linear(4, 3, key=jr.key(0)), SecondMoments(jnp.eye(3), jnp.ones((3, 3)))
         )
     for wrong, name in (
         (Chain(Linear(jnp.eye(2), jnp.ones(2))), "Linear with a bias"),
@@ -190,4 +190,4 @@ def test_bad_input_is_refused():
         with pytest.raises(
             ValueError, match=f"without bias, such as deep_linear returns; got {name}"
         ):
-            imbalance(wrong)
+            layer_imbalance(wrong)

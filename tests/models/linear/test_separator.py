@@ -16,9 +16,9 @@ from sklearn.svm import SVC
 from thetax.models import (
     NotSeparable,
     Perceptron,
+    find_separator,
     geometric_margin,
     max_margin,
-    separate,
     signed_distance,
 )
 
@@ -72,7 +72,7 @@ def test_separate_shows_what_it_says(seed, bias):
     d = rng.integers(1, 4)
     xs = rng.integers(-2, 3, (n, d))
     ys = rng.choice([-1, 1], n)
-    found = separate(xs, ys, bias=bias)
+    found = find_separator(xs, ys, bias=bias)
     zs = rows(xs, ys, bias)
     if found.model is not None:
         assert found.separable
@@ -89,7 +89,7 @@ def test_separate_many_points(flip):
     """50,000 points, of which one has the wrong label: the working set finds it."""
     xs, ys = cloud(0, n=50_000, d=6, gap=0.05)
     ys[31_415] *= -1 if flip else 1
-    found = separate(xs, ys)
+    found = find_separator(xs, ys)
     zs = rows(xs, ys)
     if flip:
         assert np.abs(found.certificate @ zs).max() < 1e-12
@@ -121,13 +121,13 @@ def test_where_the_origin_lies_does_not_matter(move, single):
     """
     xs, ys = near()
     with jax.enable_x64(not single):
-        models = separate(move(xs), ys).model, max_margin(move(xs), ys).model
+        models = find_separator(move(xs), ys).model, max_margin(move(xs), ys).model
     for model in models:
         assert model.w.dtype == (np.float32 if single else np.float64)
         assert (rows(move(xs), ys) @ np.asarray(model.v, float) > 0).all()
     ys[0] *= -1
     zs = rows(move(xs), ys)
-    weights = separate(move(xs), ys).certificate
+    weights = find_separator(move(xs), ys).certificate
     assert (np.abs(weights @ zs) <= 1e-12 * (weights @ np.abs(zs))).all()
 
 
@@ -141,28 +141,32 @@ def test_the_verdict_is_that_on_small_integers(seed, scale, shift):
     d = rng.integers(1, 5)
     xs = rng.integers(-3, 4, (n, d))
     ys = rng.choice([-1, 1], n)
-    assert separate(scale * (xs + shift), ys).separable == separate(xs, ys).separable
+    assert find_separator(scale * (xs + shift), ys).separable == find_separator(xs, ys).separable
 
 
 def test_verdicts_are_exact():
     """A gap of the last bits is a gap, and without it there is none."""
     xs = np.array([[0.0], [1e-14], [1.0]])
     ys = np.array([-1, 1, 1])
-    assert (rows(xs, ys) @ np.asarray(separate(xs, ys).model.v) > 0).all()
-    assert separate(np.array([[0.1], [0.1], [1.0]]), ys).certificate.tolist() == [0.5, 0.5, 0.0]
+    assert (rows(xs, ys) @ np.asarray(find_separator(xs, ys).model.v) > 0).all()
+    assert find_separator(np.array([[0.1], [0.1], [1.0]]), ys).certificate.tolist() == [
+        0.5,
+        0.5,
+        0.0,
+    ]
     line = np.array([[0.0, 0.0], [1.0, 1.0], [0.5, 0.5]])
     ys = np.array([1, 1, -1])
-    assert separate(line, ys).certificate.tolist() == [0.25, 0.25, 0.5]
+    assert find_separator(line, ys).certificate.tolist() == [0.25, 0.25, 0.5]
     line[2, 0] += 1e-15
-    assert separate(line, ys).separable
+    assert find_separator(line, ys).separable
 
 
 def test_what_a_type_cannot_hold_is_told():
     """Separable in double precision, by no weights in single."""
     xs, ys = near()
-    assert separate(xs * 1e-6 + 1, ys).separable
+    assert find_separator(xs * 1e-6 + 1, ys).separable
     with jax.enable_x64(False):
-        for ask in (separate, max_margin):
+        for ask in (find_separator, max_margin):
             with pytest.raises(
                 ArithmeticError, match="separable, but not by these weights rounded to float32"
             ):
@@ -175,7 +179,7 @@ def test_no_verdict_that_was_not_multiplied_out(monkeypatch):
     for solver in ("_by_linear_program", "_by_convex_hulls"):
         monkeypatch.setattr(sys.modules["thetax.models.linear.infeasibility"], solver, nonsense)
     with pytest.raises(ArithmeticError, match="neither a separator nor a certificate"):
-        separate(*near())
+        find_separator(*near())
 
 
 def test_a_margin_lost_in_rounding_is_told():
@@ -185,7 +189,7 @@ def test_a_margin_lost_in_rounding_is_told():
     u = np.array([0.6, 0.48, 0.64])
     ys = np.where(np.arange(40) % 2, 1, -1)
     xs = along - np.outer(along @ u, u) + 1e-13 * ys[:, None] * u
-    assert separate(xs, ys).separable
+    assert find_separator(xs, ys).separable
     with pytest.raises(ArithmeticError, match="lost in rounding"):
         max_margin(xs, ys)
 
@@ -290,7 +294,7 @@ def test_max_margin_of_what_has_none():
     assert np.isclose(max_margin(np.array([[3.0, 4.0]]), np.ones(1), bias=False).margin, 5.0)
 
 
-@pytest.mark.parametrize("ask", [separate, max_margin], ids=["separate", "max_margin"])
+@pytest.mark.parametrize("ask", [find_separator, max_margin], ids=["find_separator", "max_margin"])
 @pytest.mark.usefixtures("unchecked")
 def test_bad_data_is_refused(ask):
     xs = np.ones((3, 2))

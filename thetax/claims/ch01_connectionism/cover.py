@@ -296,6 +296,6 @@ def corollary(rng):
 def separable_share(rng, n, d, tries):
     """How many of `tries` fair random labellings of random points are separable."""
     return sum(
-        models.separate(rng.normal(size=(n, d)), rng.choice([-1, 1], n), bias=False).separable
+        models.find_separator(rng.normal(size=(n, d)), rng.choice([-1, 1], n), bias=False).separable
         for _ in range(tries)
     )

@@ -41,7 +41,7 @@ def _algorithm(xs, ys, order):
     "1.2-perceptron-alg",
     title="The perceptron algorithm separates separable data",
     kind="algorithm",
-    of=("models.fit_perceptron", "models.separate"),
+    of=("models.fit_perceptron", "models.find_separator"),
     cites="Rosenblatt 1958",
 )
 def algorithm(key, rng):
@@ -73,7 +73,7 @@ def algorithm(key, rng):
         refuted(equal("the weights do not depend on the order", shuffled.model.w, fit.model.w)),
         equal(
             "separable by the linear programme",
-            [models.separate(x, y).separable for x, y in zip(xs, ys)],
+            [models.find_separator(x, y).separable for x, y in zip(xs, ys)],
             [True] * 100,
         ),
     )
@@ -195,7 +195,7 @@ def nonseparable(key):
         ),
         equal("updates among 10,000", path.n_updates, 10_000),
         at_most("largest ‖(w, b)‖ among them", length.max(), 2.0),
-        equal("separable by the linear programme", models.separate(*XOR).separable, False),
+        equal("separable by the linear programme", models.find_separator(*XOR).separable, False),
         close("multipliers in the NotSeparable error", certificate, np.full(4, 0.25)),
         figure=Chart(
             Panel(
@@ -264,7 +264,7 @@ def span(rng):
     "1.2-xor",
     title="XOR is not linearly separable",
     kind="experiment",
-    of=("models.separate",),
+    of=("models.find_separator",),
     cites="Minsky & Papert 1969",
 )
 def xor(key):
@@ -272,9 +272,9 @@ def xor(key):
     $y (w^\top x + b) > 0$ add up to $0 > 0$.
     """
     xs, ys = XOR
-    separation = models.separate(xs, ys)
+    separation = models.find_separator(xs, ys)
     rows = ys[:, None] * np.column_stack([xs, np.ones(4)])
-    and_separation = models.separate(xs, np.array([-1, 1, -1, -1]))
+    and_separation = models.find_separator(xs, np.array([-1, 1, -1, -1]))
     return Verdict(
         equal("separable", separation.separable, False),
         close("multipliers", separation.certificate, np.full(4, 0.25)),

@@ -119,7 +119,7 @@ def _line(svm, level):
     "1.2-fig1.1",
     title="A large margin and a small one",
     kind="figure",
-    of=("models.max_margin", "models.separate"),
+    of=("models.max_margin", "models.find_separator"),
 )
 def clouds(rng):
     r"""Two clouds of points that a line separates, once with a large and once with a small margin:
@@ -136,7 +136,7 @@ def clouds(rng):
         best = _by_angles(xs, ys)[1].max()
         checks += [
             close(f"{name}, by 10⁴ angles", svm.margin, best, tolerance=1e-3, method="brute force"),
-            equal(f"{name}: separable", models.separate(xs, ys).separable, True),
+            equal(f"{name}: separable", models.find_separator(xs, ys).separable, True),
         ]
         panels.append(
             Panel(

@@ -16,7 +16,7 @@ from .cover import separable_share
     "1.2-cover-transition",
     title="The transition at n = 2d",
     kind="theorem",
-    of=("certify.cover_fraction", "models.separate"),
+    of=("certify.cover_fraction", "models.find_separator"),
     cites="Cover 1965",
 )
 def transition(rng):

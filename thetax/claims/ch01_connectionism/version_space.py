@@ -93,7 +93,7 @@ def version_space(rng):
     "1.2-vs-separable",
     title="Data are separable iff their version space is not empty",
     kind="identity",
-    of=("models.separate", "models.fit_perceptron", "models.max_margin"),
+    of=("models.find_separator", "models.fit_perceptron", "models.max_margin"),
     cites="Novikoff 1962",
 )
 def separable(rng):
@@ -116,7 +116,7 @@ def separable(rng):
             for z in zs
         ]
     )
-    separations = [models.separate(x, y) for x, y in zip(xs, ys)]
+    separations = [models.find_separator(x, y) for x, y in zip(xs, ys)]
     has_point = np.array(
         [
             s.model is not None and (z @ np.asarray(s.model.v)).min() > 0
@@ -149,7 +149,9 @@ def separable(rng):
         at_most("updates, where it stops", np.asarray(fit.mistakes)[feasible], bound, slack=1e-6),
         close("where V(S) is empty, Σαz of the certificate", combinations, 0.0),
         equal(
-            "XOR is separable", models.separate(square, np.array([1, 1, -1, -1])).separable, False
+            "XOR is separable",
+            models.find_separator(square, np.array([1, 1, -1, -1])).separable,
+            False,
         ),
         assumptions=[equal("both cases occur", bool(80 < feasible.sum() < 180), True)],
     )

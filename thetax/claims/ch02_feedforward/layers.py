@@ -350,7 +350,7 @@ def activations(key):
     "2.3-linear-closed",
     title="Linear layers collapse into one layer",
     kind="identity",
-    of=("models.collapse",),
+    of=("models.merge_linear_layers",),
 )
 def linear_layers_collapse(rng):
     r"""The composition of affine layers is one affine map, $W = W_L \cdots W_1$ and
@@ -362,7 +362,7 @@ def linear_layers_collapse(rng):
         (rng.normal(size=(m, n)) / np.sqrt(n), rng.normal(size=m)) for n, m in pairwise(sizes)
     ]
     net = MLP(Chain(*[Linear(jnp.asarray(W), jnp.asarray(b)) for W, b in weights]))
-    collapsed = models.collapse(net)
+    collapsed = models.merge_linear_layers(net)
     tails = [np.eye(4)]  # W_L … W_{ℓ+1}, from the last layer backwards
     for W, _ in weights[:0:-1]:
         tails.append(tails[-1] @ W)

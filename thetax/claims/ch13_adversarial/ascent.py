@@ -103,9 +103,9 @@ def euclidean(key, rng):
     c = jnp.asarray([0.3, -0.2, 0.1, 0.25])
     net, xs, ys = examples(key)
     result = perturb(
-        PGD(log_loss, ball, step_size=0.3, schedule=lambda t: 0.94**t, steps=60, restarts=40),
         net,
         (xs, ys),
+        PGD(log_loss, ball, step_size=0.3, schedule=lambda t: 0.94**t, steps=60, restarts=40),
         key=key,
     ).xs
     return Verdict(
@@ -198,9 +198,9 @@ def cube(key, rng):
     c = jnp.asarray([0.3, -0.2, 0.1, 0.25])
     net, xs, ys = examples(key)
     result = perturb(
-        PGD(log_loss, ball, step_size=0.3, schedule=lambda t: 0.94**t, steps=60, restarts=40),
         net,
         (xs, ys),
+        PGD(log_loss, ball, step_size=0.3, schedule=lambda t: 0.94**t, steps=60, restarts=40),
         key=key,
     ).xs
     return Verdict(
@@ -278,12 +278,12 @@ def one_step(key, rng):
     slope = lambda out, y: out @ w
     step = fgsm(slope, Linf(eps))(IDENTITY, jnp.zeros(D), jnp.array(0))
     net, xs, ys = examples(key)
-    fast = perturb(fgsm(log_loss, Linf(eps)), net, (xs, ys)).xs
+    fast = perturb(net, (xs, ys), fgsm(log_loss, Linf(eps))).xs
     signs = np.sign(np.asarray(jax.vmap(jax.grad(lambda x, y: log_loss(net(x), y)))(xs, ys)))
     longer = perturb(
-        PGD(log_loss, Linf(eps), step_size=2 * eps, steps=1, output="last"), net, (xs, ys)
+        net, (xs, ys), PGD(log_loss, Linf(eps), step_size=2 * eps, steps=1, output="last")
     ).xs
-    many = perturb(PGD(log_loss, Linf(eps), step_size=eps / 4, steps=20), net, (xs, ys)).xs
+    many = perturb(net, (xs, ys), PGD(log_loss, Linf(eps), step_size=eps / 4, steps=20)).xs
     line = Linear(jnp.stack([jnp.zeros(D), w]), jnp.zeros(2))
     zero = jnp.array(0)
     raised = margin_loss(line(fgsm(margin_loss, Linf(eps))(line, xs[0], zero)), zero) - margin_loss(

@@ -77,20 +77,20 @@ def deepfool(key):
     """
     net, (_, (xs, ys)) = trained(cross_entropy, key), digits()
     xs, ys = (part[correct(net, xs, ys)][:150] for part in (xs, ys))
-    result = perturb(DeepFool(L2, overshoot=0.02), net, (xs, ys)).xs
+    result = perturb(net, (xs, ys), DeepFool(L2, overshoot=0.02)).xs
     searched = perturb(
+        net,
+        (xs, ys),
         MinimumNormAttack(
             PGD(untargeted(margin_loss), L2(6.0), step_size=1.5, steps=30), binary_search_steps=14
         ),
-        net,
-        (xs, ys),
     ).xs
     along = perturb(
+        net,
+        (xs, ys),
         MinimumNormAttack(
             PGD(untargeted(log_loss), Linf(1.0), step_size=1.0, steps=1), binary_search_steps=14
         ),
-        net,
-        (xs, ys),
     ).xs
     least = perturbation_norms(xs, result)
     sign = perturbation_norms(xs, along)

@@ -160,7 +160,7 @@ def robust_accuracy(model: Any, key: Any) -> float:
     """The robust accuracy on digits, by PGD with 20 steps."""
     _, (xs, ys) = digits()
     attack = PGD(untargeted(margin_loss), Linf(EPS), step_size=EPS / 4, steps=20, box=BOX)
-    return float(correct(model, perturb(attack, model, (xs, ys), key=key).xs, ys).mean())
+    return float(correct(model, perturb(model, (xs, ys), attack, key=key).xs, ys).mean())
 
 
 @claim(

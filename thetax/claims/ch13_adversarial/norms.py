@@ -46,7 +46,7 @@ def adversarial(key):
     predicted = jnp.asarray(classes(net, xs))
     attack = lambda radius: PGD(untargeted(margin_loss), L2(radius), step_size=radius / 4, steps=20)
     results = {
-        r: np.asarray(perturb(attack(r), net, (xs, predicted), key=key_start).xs)
+        r: np.asarray(perturb(net, (xs, predicted), attack(r), key=key_start).xs)
         for r in (0.0, 0.3, 1.0, 3.0)
     }
     changed = {r: (classes(net, near) != predicted).mean() for r, near in results.items()}
@@ -54,10 +54,10 @@ def adversarial(key):
     affine_predicted = jnp.asarray(classes(line, xs))
     far = np.asarray(jax.vmap(lambda x, y: affine_radius(line, x, y))(xs, affine_predicted))
     near = [
-        perturb(attack(0.99 * r), line, (x[None], y[None])).xs[0]
+        perturb(line, (x[None], y[None]), attack(0.99 * r)).xs[0]
         for x, y, r in zip(xs, affine_predicted, far[:20].tolist())
     ]
-    exact = perturb(AffineAttack(L2, overshoot=0.01), line, (xs, affine_predicted)).xs
+    exact = perturb(line, (xs, affine_predicted), AffineAttack(L2, overshoot=0.01)).xs
     return Verdict(
         equal("attack success rate at ε = 0", changed[0.0], 0.0),
         at_most(
@@ -227,14 +227,14 @@ def sparsity(key):
     some = np.flatnonzero(right)[:200]
     xs = xs[some]
     ys = ys[some]
-    everywhere = np.asarray(perturb(fgsm(log_loss, Linf(0.05)), line, (xs, ys)).xs)
+    everywhere = np.asarray(perturb(line, (xs, ys), fgsm(log_loss, Linf(0.05))).xs)
     slope = np.asarray(jax.vmap(jax.grad(lambda x, y: log_loss(line(x), y)))(xs, ys))
     needed = np.full(len(xs), np.inf)
     for count in range(FEW, 0, -1):
         attack = PGD(
             untargeted(margin_loss), L0(float(count)), step_size=1.0, steps=10, box=(0.0, 1.0)
         )
-        needed[classes(line, perturb(attack, line, (xs, ys)).xs) != np.asarray(ys)] = count
+        needed[classes(line, perturb(line, (xs, ys), attack).xs) != np.asarray(ys)] = count
     shares = [(needed <= count).mean() for count in range(1, FEW + 1)]
     return Verdict(
         equal(

@@ -187,7 +187,7 @@ def gradients(rng):
     auto_C, auto_D = (np.asarray(layer.W) for layer in results.gradient.layers)
     by_C, by_D = _by_hand(C, D, x)
     error = D @ C @ x - x
-    summed = models.deep_linear_gradient(autoencoder_of(C, D), models.correlations(X.T, X.T))
+    summed = models.deep_linear_gradient(autoencoder_of(C, D), models.second_moments(X.T, X.T))
     each = [_by_hand(C, D, X[:, i]) for i in range(n)]
     fd = {"tolerance": 1e-8, "method": "finite differences"}
     return Verdict(

@@ -55,7 +55,7 @@ def by_label(xs, ys):
     "L1-coordinate-change",
     title="New coordinates make classes separable",
     kind="experiment",
-    of=("models.separate", "models.fit_perceptron"),
+    of=("models.find_separator", "models.fit_perceptron"),
 )
 def coordinate_change(rng):
     r"""A disc within a ring: no line separates them in $(x_1, x_2)$. In polar coordinates
@@ -67,7 +67,7 @@ def coordinate_change(rng):
         "polar coordinates": polar(xs),
         "with ‖x‖² as a third coordinate": np.c_[xs, np.square(xs).sum(axis=1)],
     }
-    raw = models.separate(xs, ys)
+    raw = models.find_separator(xs, ys)
     alpha = np.zeros(len(xs)) if raw.certificate is None else raw.certificate
     checks = [
         equal("plane, raw: separable", raw.separable, False),
@@ -86,7 +86,7 @@ def coordinate_change(rng):
         close("and the sum of its weights", alpha.sum(), 1.0, tolerance=1e-9),
     ]
     for name, view in views.items():
-        result = models.separate(view, ys)
+        result = models.find_separator(view, ys)
         fit = models.fit_perceptron(view, ys, epochs=5000)
         score = lambda unit, view=view: ys * _scores(unit, view)
         checks += [
@@ -139,7 +139,7 @@ def _trained(key, xs, labels, steps=400):
     "L1-nested-representation",
     title="A network is a chain of coordinate changes",
     kind="experiment",
-    of=("models.MLP", "models.separate", "train.descend"),
+    of=("models.MLP", "models.find_separator", "train.descend"),
 )
 def nested(key, rng):
     r"""A network $F_L \circ \dots \circ F_1$ changes coordinates layer by layer,
@@ -155,7 +155,7 @@ def nested(key, rng):
     for affine in net.body.layers[::2]:
         h = h @ np.asarray(affine.W).T + np.asarray(affine.b)
         h = h if affine is net.body.layers[-1] else np.tanh(h)
-    last = models.separate(views[4], ys)
+    last = models.find_separator(views[4], ys)
     score = _scores(last.model, views[4])
     across = views[4] - views[4].mean(axis=0)
     across = across @ np.linalg.svd(across, full_matrices=False)[2][1]
@@ -173,7 +173,7 @@ def nested(key, rng):
             False,
             method="brute force",
         ),
-        equal("the raw data are separable", models.separate(xs, ys).separable, False),
+        equal("the raw data are separable", models.find_separator(xs, ys).separable, False),
         equal(
             "the last hidden layer: a linear programme is feasible",
             _programme(views[4], ys),

@@ -33,7 +33,12 @@ def _loss(model, X, Y):
     "L1-correlations",
     title="A deep linear network and its loss",
     kind="model",
-    of=("models.deep_linear", "models.collapse", "models.correlations", "train.squared_error"),
+    of=(
+        "models.deep_linear",
+        "models.merge_linear_layers",
+        "models.second_moments",
+        "train.squared_error",
+    ),
 )
 def network(key, rng):
     r"""$y = BAx$ with $A \in \mathbb{R}^{m \times d}$ and $B \in \mathbb{R}^{k \times m}$ is the
@@ -51,7 +56,7 @@ def network(key, rng):
         Y[:, i] @ Y[:, i] - 2 * Y[:, i] @ B @ A @ X[:, i] + X[:, i] @ A.T @ B.T @ B @ A @ X[:, i]
         for i in range(n)
     ]
-    correlations = models.correlations(X.T, Y.T)
+    second_moments = models.second_moments(X.T, Y.T)
     xx = np.array([[sum(X[i] * X[j]) for j in range(d)] for i in range(d)])
     yx = np.array([[sum(Y[i] * X[j]) for j in range(d)] for i in range(k)])
     W = B @ A
@@ -64,13 +69,15 @@ def network(key, rng):
             X.T @ W.T,
             tolerance=1e-13,
         ),
-        close("collapsed", models.collapse(net).W, W, tolerance=1e-13),
+        close("collapsed", models.merge_linear_layers(net).W, W, tolerance=1e-13),
         close("the loss, against loops", _loss(net, X, Y), loops, tolerance=1e-10),
         close("the expanded form", sum(expanded) / 2, loops, tolerance=1e-10),
-        close("Σ_xx, against loops", correlations.xx, xx),
-        close("Σ_yx, against loops", correlations.yx, yx),
+        close("Σ_xx, against loops", second_moments.xx, xx),
+        close("Σ_yx, against loops", second_moments.yx, yx),
         equal(
-            "shapes of Σ_xx and Σ_yx", correlations.xx.shape + correlations.yx.shape, (d, d, k, d)
+            "shapes of Σ_xx and Σ_yx",
+            second_moments.xx.shape + second_moments.yx.shape,
+            (d, d, k, d),
         ),
         close("the loss through the correlations", through, loops, tolerance=1e-10),
         refuted(
@@ -89,7 +96,7 @@ def network(key, rng):
     "L1-deep-linear-gradB",
     title="The gradients of a deep linear network",
     kind="identity",
-    of=("models.deep_linear_gradient", "models.correlations"),
+    of=("models.deep_linear_gradient", "models.second_moments"),
     cites="Baldi & Hornik 1989",
 )
 def gradients(key, rng):
@@ -100,15 +107,15 @@ def gradients(key, rng):
     d, m, k, n = 5, 2, 3, 12
     X, Y, A, B = _problem(rng, d, m, k, n)
     net = lambda A, B: Chain(Linear(jnp.asarray(A)), Linear(jnp.asarray(B)))
-    correlations = models.correlations(X.T, Y.T)
-    results = models.deep_linear_gradient(net(A, B), correlations)
+    second_moments = models.second_moments(X.T, Y.T)
+    results = models.deep_linear_gradient(net(A, B), second_moments)
     by_A, by_B = (np.asarray(layer.W) for layer in results.layers)
     missing = Y @ X.T - B @ A @ X @ X.T
     deep = models.deep_linear(d, 4, 2, 6, k, key=key)
     auto = jax.grad(lambda model: _loss(model, X, Y))(deep)
     theta, back = tree.ravel(deep)
     numeric = jacobian(lambda theta: _loss(back(theta), X, Y), theta)
-    closed = tree.ravel(models.deep_linear_gradient(deep, correlations))[0]
+    closed = tree.ravel(models.deep_linear_gradient(deep, second_moments))[0]
     fd = {"tolerance": 1e-7, "method": "finite differences"}
     return Verdict(
         close(
@@ -169,7 +176,7 @@ def _modes(rng, key):
     unbalanced = train.gradient_flow(
         _summed, models.deep_linear(5, 4, 4, key=key), batch, times=times, tolerance=1e-10
     )
-    conserved = jax.vmap(models.imbalance)(unbalanced.models)[0]
+    conserved = jax.vmap(models.layer_imbalance)(unbalanced.models)[0]
     return times, s, np.full(3, a0), strength, rest, np.asarray(conserved)
 
 
@@ -179,7 +186,7 @@ def _modes(rng, key):
     kind="experiment",
     of=(
         "models.reduced_rank_regression",
-        "models.imbalance",
+        "models.layer_imbalance",
         "models.mode_growth",
         "train.gradient_flow",
         "train.descend",
@@ -237,7 +244,9 @@ def dynamics(key, rng):
                 "the loss without a bound on the rank", _rank_bound(X, Y, k), bound, tolerance=1e-3
             )
         ),
-        close("BᵀB − AAᵀ, by the library", models.imbalance(start)[0], begin, tolerance=1e-13),
+        close(
+            "BᵀB − AAᵀ, by the library", models.layer_imbalance(start)[0], begin, tolerance=1e-13
+        ),
         between(
             "its change under gradient descent: learning rate η over η/2",
             drift[0] / drift[1],

@@ -255,7 +255,7 @@ def _black_boxes(key):
     "L1-matrix-representation",
     title="A linear map is a matrix",
     kind="theorem",
-    of=("layers.Linear", "models.collapse"),
+    of=("layers.Linear", "models.merge_linear_layers"),
 )
 def matrix(key, rng):
     r"""$f : \mathbb{R}^n \to \mathbb{R}^m$ is linear iff $f(x) = Ax$ for a matrix
@@ -280,11 +280,13 @@ def matrix(key, rng):
         *checks,
         close(
             "the deep linear network's matrix, against its columns",
-            models.collapse(net).W,
+            models.merge_linear_layers(net).W,
             A,
             tolerance=1e-13,
         ),
-        equal("its shape, from 5 inputs to 3 outputs", models.collapse(net).W.shape, (3, 5)),
+        equal(
+            "its shape, from 5 inputs to 3 outputs", models.merge_linear_layers(net).W.shape, (3, 5)
+        ),
         refuted(
             close(
                 "x|x|, which is not linear, by its columns",
@@ -330,7 +332,7 @@ def matrix_printed(rng):
     "L1-compose-matrix",
     title="Linear maps compose to linear maps",
     kind="theorem",
-    of=("layers.Chain", "models.collapse"),
+    of=("layers.Chain", "models.merge_linear_layers"),
 )
 def composition(rng):
     r"""If $f$ and $g$ are linear so is $g \circ f$. With $f(x) = Ax$ and $g(z) = Bz$ its matrix is
@@ -342,7 +344,7 @@ def composition(rng):
     product = np.array(
         [[sum(B[i, k] * A[k, j] for k in range(4)) for j in range(3)] for i in range(2)]
     )
-    square = models.collapse(Chain(Linear(S), Linear(T))).W
+    square = models.merge_linear_layers(Chain(Linear(S), Linear(T))).W
     shapes = lambda left, right: (left.shape[1], right.shape[0])
     return Verdict(
         close(
@@ -351,7 +353,7 @@ def composition(rng):
             0.0,
             method="brute force",
         ),
-        close("collapsed, against the product BA", models.collapse(both).W, product),
+        close("collapsed, against the product BA", models.merge_linear_layers(both).W, product),
         close("one after the other", jax.vmap(both)(jnp.asarray(xs)), xs @ product.T),
         close("square maps, collapsed", square, np.asarray(T) @ np.asarray(S)),
         refuted(

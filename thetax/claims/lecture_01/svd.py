@@ -19,7 +19,7 @@ SPECTRUM = [6.0, 5.0, 4.0, 3.0, 2.0, 1.0]
     "L1-rank-constraint",
     title="A narrow layer bounds the rank",
     kind="theorem",
-    of=("models.collapse", "layers.Chain"),
+    of=("models.merge_linear_layers", "layers.Chain"),
 )
 def rank(rng):
     r"""$\mathrm{rank}(DC) \le \min(\mathrm{rank}\, C, \mathrm{rank}\, D) \le m < d$, so that
@@ -34,7 +34,7 @@ def rank(rng):
         X = rng.normal(size=(7, 12))
         C[: i % m] = 0.0  # some draws have a lower rank
         product = np.asarray(
-            models.collapse(Chain(Linear(jnp.asarray(C)), Linear(jnp.asarray(D)))).W
+            models.merge_linear_layers(Chain(Linear(jnp.asarray(C)), Linear(jnp.asarray(D)))).W
         )
         results.append(np.linalg.matrix_rank(product))
         bounds.append(min(np.linalg.matrix_rank(C), np.linalg.matrix_rank(D)))

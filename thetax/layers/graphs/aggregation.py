@@ -4,6 +4,10 @@ A message is a value on an edge. `gather_senders` and `gather_receivers` take fe
 the edges, `aggregate` takes messages to the nodes that receive them, and `propagate` does both for
 weighted sums, $y_i = \sum_{j \to i} w_{ij} x_j$. Edges are sorted by receiver, so an aggregation is
 one pass; memory is proportional to nodes and edges.
+
+Weights count how often an edge is there: an edge of weight 2 is the same as an edge listed twice,
+and an edge of weight 0 is the same as none. This holds for every aggregation. Padding receives 0.
+Half precision is summed in float32.
 """
 
 from collections.abc import Sequence
@@ -18,6 +22,7 @@ from ...core import upcast
 from ...data.graphs import Graph
 
 Aggregation = Literal["sum", "mean", "max", "min", "std", "softmax"]
+# The names of the aggregations, for `aggregate` and the layers.
 AGGREGATIONS: tuple[Aggregation, ...] = ("sum", "mean", "max", "min", "std", "softmax")
 
 # Below so many entries of the adjacency matrix per edge, a dense product is faster than a sum over
@@ -46,52 +51,113 @@ def gather_receivers(graph: Graph, x: Shaped[Array, "v *d"]) -> Shaped[Array, "e
 
 
 def aggregate(
-    graph: Graph, messages: Float[Array, "e *d"], how: Aggregation | Sequence[Aggregation] = "sum"
+    graph: Graph,
+    messages: Float[Array, "e *d"],
+    how: Aggregation | Sequence[Aggregation] = "sum",
+    *,
+    weights: Float[Array, " e"] | None = None,
 ) -> Float[Array, "v *d"]:
     r"""$\bigoplus_{j \to i} m_{ij}$ for each node $i$, elementwise; 0 for a node without edges.
 
     `how` is the sum, mean, maximum, minimum, standard deviation, or `softmax`, the mean with the
-    weights $\mathrm{softmax}_j(m_{ij})$. Several are concatenated along the last axis.
+    weights $\mathrm{softmax}_j(m_{ij})$. Several are concatenated along the last axis. Weights are
+    by default those of the graph. At ties the gradient of the maximum is divided equally, and that
+    of the standard deviation is 0 where it is 0.
 
     >>> star = Graph.from_edges([(1, 0), (2, 0)], undirected=False)
     >>> m = jnp.array([[1.0], [3.0]])
     >>> [aggregate(star, m, how).ravel().tolist() for how in ("sum", "mean", "max", "std")]
     [[4.0, 0.0, 0.0], [2.0, 0.0, 0.0], [3.0, 0.0, 0.0], [1.0, 0.0, 0.0]]
     """
-    if not isinstance(how, str):
-        return jnp.concatenate([aggregate(graph, messages, one) for one in how], axis=-1)
-    if how not in AGGREGATIONS:
+    check_aggregation("aggregate", how)
+    if messages.shape[:1] != graph.senders.shape:
         raise ValueError(
-            f"aggregate: {suggest(how, AGGREGATIONS)}how is one of {', '.join(AGGREGATIONS)}, or a "
-            f"sequence of them; got {how!r}."
+            f"aggregate: expected a message for each of the {graph.n_edges} edges, got shape "
+            f"{messages.shape}. gather_senders(graph, x) takes features of nodes to the edges."
         )
+    if not isinstance(how, str):
+        parts = [aggregate(graph, messages, one, weights=weights) for one in how]
+        return jnp.concatenate(parts, axis=-1)
+    weights = graph.weights if weights is None else weights
+    wide = upcast(messages)
     if how == "sum":
-        return _sum(graph, messages)
-    if how == "mean":
-        return _mean(graph, messages)
-    if how == "max":
-        return _max(graph, messages)
-    if how == "min":
-        return -_max(graph, -messages)
-    if how == "softmax":
-        return _sum(graph, edge_softmax(graph, messages) * messages)
-    deviations = messages - gather_receivers(graph, _mean(graph, messages))
-    variance = _mean(graph, jnp.square(deviations))
-    positive = variance > 0  # the gradient of the root at 0 is 0
-    return jnp.where(positive, jnp.sqrt(jnp.where(positive, variance, 1)), 0)
+        result = _weighted_sum(graph, wide, weights)
+    elif how == "mean":
+        result = _mean(graph, wide, weights)
+    elif how == "max":
+        result = _max(graph, wide, weights)
+    elif how == "min":
+        result = -_max(graph, -wide, weights)
+    elif how == "softmax":
+        result = _sum(graph, edge_softmax(graph, wide, weights=weights) * wide)
+    else:
+        deviations = wide - gather_receivers(graph, _mean(graph, wide, weights))
+        variance = _mean(graph, jnp.square(deviations), weights)
+        positive = variance > 0  # the gradient of the root at 0 is 0
+        result = jnp.where(positive, jnp.sqrt(jnp.where(positive, variance, 1)), 0)
+    return zero_padding(graph, result).astype(messages.dtype)
 
 
-def edge_softmax(graph: Graph, scores: Float[Array, "e *d"]) -> Float[Array, "e *d"]:
+def check_aggregation(name: str, how: Any) -> None:
+    """Raises `ValueError` unless `how` is an aggregation or a sequence of at least one.
+
+    >>> check_aggregation("aggregate", "maen")
+    Traceback (most recent call last):
+    ValueError: aggregate: did you mean mean? the aggregation is one of sum, mean, max, min, ...
+    """
+    several = (how,) if isinstance(how, str) else how
+    unknown = [one for one in several if one not in AGGREGATIONS]
+    if unknown or not several:
+        hint = suggest(unknown[0], AGGREGATIONS) if unknown else ""
+        raise ValueError(
+            f"{name}: {hint}the aggregation is one of {', '.join(AGGREGATIONS)}, or a sequence of "
+            f"them; got {how!r}."
+        )
+
+
+def edge_softmax(
+    graph: Graph, scores: Float[Array, "e *d"], *, weights: Float[Array, " e"] | None = None
+) -> Float[Array, "e *d"]:
     r"""$q_{ij} = e^{s_{ij}} / \sum_{k \to i} e^{s_{ik}}$, the softmax over the edges to each node.
+
+    With weights, by default those of the graph, $q_{ij} = w_{ij} e^{s_{ij}} / \sum_{k \to i} w_{ik}
+    e^{s_{ik}}$. Computed in float32 at least.
 
     >>> star = Graph.from_edges([(1, 0), (2, 0)], undirected=False)
     >>> edge_softmax(star, jnp.array([4.0, 4.0])).tolist()
     [0.5, 0.5]
     """
     wide = upcast(scores)
-    e = jnp.exp(wide - gather_receivers(graph, jax.lax.stop_gradient(_max(graph, wide))))
+    weights = graph.weights if weights is None else weights
+    e = _exponentials(graph, wide, weights, _largest(graph, wide, weights))
     total = _sum(graph, e)
-    return (e / gather_receivers(graph, jnp.where(total > 0, total, 1))).astype(scores.dtype)
+    return (e / gather_receivers(graph, _nonzero(total))).astype(scores.dtype)
+
+
+def edge_softmax_with_loops(
+    graph: Graph,
+    scores: Float[Array, "e *d"],
+    loops: Float[Array, "v *d"],
+    *,
+    weights: Float[Array, " e"] | None = None,
+) -> tuple[Float[Array, "e *d"], Float[Array, "v *d"]]:
+    r"""The softmax over the edges to each node and one more edge from the node to itself, of score
+    `loops`: the values on the edges, and those on the self-loops.
+
+    >>> star = Graph.from_edges([(1, 0), (2, 0)], undirected=False)
+    >>> q, own = edge_softmax_with_loops(star, jnp.zeros(2), jnp.zeros(3))
+    >>> q.round(2).tolist(), own.round(2).tolist()
+    ([0.33, 0.33], [0.33, 1.0, 1.0])
+    """
+    wide = upcast(scores)
+    own = upcast(loops)
+    weights = graph.weights if weights is None else weights
+    largest = jnp.maximum(_largest(graph, wide, weights), jax.lax.stop_gradient(own))
+    e = _exponentials(graph, wide, weights, largest)
+    e_own = jnp.exp(own - largest)
+    total = _sum(graph, e) + e_own
+    q = e / gather_receivers(graph, total)
+    return q.astype(scores.dtype), (e_own / total).astype(loops.dtype)
 
 
 def propagate(
@@ -111,17 +177,18 @@ def propagate(
     [10.0, 101.0, 10.0]
     """
     weights = graph.weights if weights is None else weights
+    wide = upcast(x)
     if dense is None:
         dense = graph.n_nodes**2 <= DENSE_ENTRIES_PER_EDGE * graph.n_edges
     if dense:
-        entries = jnp.ones(graph.n_edges, x.dtype) if weights is None else weights.astype(x.dtype)
-        A = jnp.zeros((graph.n_nodes, graph.n_nodes), x.dtype)
+        entries = graph.edge_mask.astype(wide.dtype)
+        if weights is not None:
+            entries = entries * weights.astype(wide.dtype)
+        A = jnp.zeros((graph.n_nodes, graph.n_nodes), wide.dtype)
         A = A.at[graph.receivers, graph.senders].add(entries, indices_are_sorted=True)
-        return jnp.tensordot(A, x, axes=1)
-    messages = gather_senders(graph, x)
-    if weights is not None:
-        messages = messages * _broadcast(weights, messages).astype(x.dtype)
-    return _sum(graph, messages)
+        return jnp.tensordot(A, wide, axes=1).astype(x.dtype)
+    messages = upcast(gather_senders(graph, x))
+    return zero_padding(graph, _weighted_sum(graph, messages, weights)).astype(x.dtype)
 
 
 def in_degrees(graph: Graph) -> Float[Array, " v"]:
@@ -130,7 +197,20 @@ def in_degrees(graph: Graph) -> Float[Array, " v"]:
     >>> in_degrees(Graph.from_edges([(0, 1), (1, 2)])).tolist()
     [1.0, 2.0, 1.0]
     """
-    return _sum(graph, jnp.ones(graph.n_edges) if graph.weights is None else graph.weights)
+    return zero_padding(graph, _counts(graph, graph.weights, jnp.zeros(()).dtype))
+
+
+def zero_padding(graph: Graph, x: Float[Array, "v *d"]) -> Float[Array, "v *d"]:
+    """`x`, and 0 at the nodes that are padding.
+
+    The edges that are padding all lead to one node, whose sum would grow from layer to layer until
+    it is no longer finite, and so would the gradient of the weights.
+
+    >>> from thetax.data.graphs import pad_graph
+    >>> zero_padding(pad_graph(Graph.from_edges([(0, 1)]), n_nodes=3, n_edges=4), jnp.ones(3)).tolist()
+    [1.0, 1.0, 0.0]
+    """
+    return jnp.where(_broadcast(graph.node_mask, x), x, 0)
 
 
 def _take(x: Array, indices: Array, *, in_order: bool) -> Array:
@@ -149,21 +229,62 @@ def _sum(graph: Graph, messages: Array) -> Array:
     )
 
 
-def _mean(graph: Graph, messages: Array) -> Array:
-    counts = _sum(graph, jnp.ones(graph.n_edges, messages.dtype))
-    total = _sum(graph, messages)
-    return total / _broadcast(jnp.maximum(counts, 1), total)
+def _weighted_sum(graph: Graph, messages: Array, weights: Array | None) -> Array:
+    if weights is not None:
+        messages = messages * _broadcast(weights, messages).astype(messages.dtype)
+    return _sum(graph, messages)
 
 
-def _max(graph: Graph, messages: Array) -> Array:
-    largest = jax.ops.segment_max(
+def _counts(graph: Graph, weights: Array | None, dtype: Any) -> Array:
+    return _sum(
+        graph, jnp.ones(graph.n_edges, dtype) if weights is None else weights.astype(dtype)
+    )
+
+
+def _mean(graph: Graph, messages: Array, weights: Array | None) -> Array:
+    total = _weighted_sum(graph, messages, weights)
+    return total / _broadcast(_nonzero(_counts(graph, weights, total.dtype)), total)
+
+
+def _max(graph: Graph, messages: Array, weights: Array | None) -> Array:
+    """The maximum over the edges to a node, and 0 if there is none."""
+    there = 1.0 if weights is None else (weights != 0).astype(messages.dtype)
+    counts = _sum(graph, jnp.broadcast_to(jnp.asarray(there, messages.dtype), (graph.n_edges,)))
+    largest = _segment_max(graph, _only_present(messages, weights))
+    return jnp.where(_broadcast(counts > 0, largest), largest, 0)
+
+
+def _largest(graph: Graph, scores: Array, weights: Array | None) -> Array:
+    """The maximum, for a softmax that does not overflow: a finite number that needs no gradient."""
+    largest = _segment_max(graph, jax.lax.stop_gradient(_only_present(scores, weights)))
+    return jnp.where(jnp.isneginf(largest), 0, largest)
+
+
+def _segment_max(graph: Graph, messages: Array) -> Array:
+    return jax.ops.segment_max(
         messages,
         graph.receivers,
         graph.n_nodes,
         indices_are_sorted=True,
         mode="promise_in_bounds",
     )
-    return jnp.where(jnp.isneginf(largest), 0, largest)
+
+
+def _only_present(messages: Array, weights: Array | None) -> Array:
+    """The messages, and minus infinity on edges of weight 0."""
+    if weights is None:
+        return messages
+    return jnp.where(_broadcast(weights != 0, messages), messages, -jnp.inf)
+
+
+def _exponentials(graph: Graph, scores: Array, weights: Array | None, largest: Array) -> Array:
+    shifted = _only_present(scores, weights) - gather_receivers(graph, largest)
+    e = jnp.exp(shifted)
+    return e if weights is None else e * _broadcast(weights, e).astype(e.dtype)
+
+
+def _nonzero(x: Array) -> Array:
+    return jnp.where(x == 0, 1, x)
 
 
 def _broadcast(values: Array, like: Any) -> Array:

@@ -5,7 +5,7 @@ products, symmetries of the weights.
 from .algebra import add_networks as add_networks
 from .algebra import as_sigmoid as as_sigmoid
 from .algebra import as_tanh as as_tanh
-from .algebra import collapse as collapse
+from .algebra import merge_linear_layers as merge_linear_layers
 from .algebra import scale_network as scale_network
 from .approximate import interpolating_network as interpolating_network
 from .approximate import random_units as random_units

@@ -1,7 +1,7 @@
 r"""Algebra of networks (§2.3, §2.5): merging affine maps, exchanging activations, sums and
 multiples.
 
-- `collapse`: merges a chain of affine maps into one
+- `merge_linear_layers`: merges a chain of affine maps into one
 - `as_sigmoid`, `as_tanh`: the same function with the other activation
 - `add_networks`, `scale_network`: the sum of two networks, or a multiple of one, as a network
 """
@@ -28,7 +28,7 @@ from .symmetry import Map, as_linear, bias, expect_pointwise, layers_of, with_la
 Network = TypeVar("Network", MLP, Chain)
 
 
-def collapse(model: Any) -> Linear:
+def merge_linear_layers(model: Any) -> Linear:
     r"""Merges a linear network into one affine map: $W = W_L \cdots W_1$,
     $b = \sum_\ell W_L \cdots W_{\ell+1} b_\ell$ (§2.3).
 
@@ -39,7 +39,7 @@ def collapse(model: Any) -> Linear:
     ...     Linear(jnp.array([[2.0]]), jnp.array([1.0])),
     ...     Linear(jnp.array([[3.0]]), jnp.array([4.0])),
     ... )
-    >>> collapse(net).W.item(), collapse(net).b.item()
+    >>> merge_linear_layers(net).W.item(), merge_linear_layers(net).b.item()
     (6.0, 7.0)
     """
     match model:
@@ -48,16 +48,18 @@ def collapse(model: Any) -> Linear:
         case Affine():
             return Linear(jnp.diag(model.gamma), model.mu)
         case Residual():
-            inner = collapse(model.inner)
+            inner = merge_linear_layers(model.inner)
             skip = (
                 Linear(jnp.eye(len(inner.W), dtype=inner.W.dtype))
                 if model.skip is None
-                else collapse(model.skip)
+                else merge_linear_layers(model.skip)
             )
             return Linear(inner.W + skip.W, bias(inner) + bias(skip))
         case MLP():
-            return collapse(model.body)
-        case Chain() if maps := [collapse(part) for part in model.layers if not _is_identity(part)]:
+            return merge_linear_layers(model.body)
+        case Chain() if maps := [
+            merge_linear_layers(part) for part in model.layers if not _is_identity(part)
+        ]:
             W = maps[0].W
             b = bias(maps[0])
             for then in maps[1:]:
@@ -70,11 +72,12 @@ def collapse(model: Any) -> Linear:
         what = type(model).__name__
     if what in ("", "<lambda>"):
         raise ValueError(
-            "collapse: cannot tell whether a lambda is linear; use layers.identity for no "
-            "activation."
+            "merge_linear_layers: cannot tell whether a lambda is linear; use layers.identity for "
+            "no activation."
         )
     raise ValueError(
-        f"collapse: {what} is not an affine map; only networks of affine maps can be merged."
+        f"merge_linear_layers: {what} is not an affine map; only networks of affine maps can be "
+        "merged."
     )
 
 

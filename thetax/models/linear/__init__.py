@@ -2,15 +2,15 @@
 networks.
 """
 
-from .deep_linear import Correlations as Correlations
 from .deep_linear import ReducedRank as ReducedRank
+from .deep_linear import SecondMoments as SecondMoments
 from .deep_linear import balanced_factorisation as balanced_factorisation
-from .deep_linear import correlations as correlations
 from .deep_linear import deep_linear as deep_linear
 from .deep_linear import deep_linear_gradient as deep_linear_gradient
-from .deep_linear import imbalance as imbalance
+from .deep_linear import layer_imbalance as layer_imbalance
 from .deep_linear import mode_growth as mode_growth
 from .deep_linear import reduced_rank_regression as reduced_rank_regression
+from .deep_linear import second_moments as second_moments
 from .neuron import McCullochPitts as McCullochPitts
 from .neuron import Perceptron as Perceptron
 from .pca import PCA as PCA
@@ -31,7 +31,7 @@ from .regression import ridge as ridge
 from .separator import MaxMargin as MaxMargin
 from .separator import NotSeparable as NotSeparable
 from .separator import Separation as Separation
+from .separator import find_separator as find_separator
 from .separator import geometric_margin as geometric_margin
 from .separator import max_margin as max_margin
-from .separator import separate as separate
 from .separator import signed_distance as signed_distance

@@ -1,16 +1,16 @@
 r"""Deep linear networks (Lecture 1): $f(x) = W_L \cdots W_1 x$, linear in $x$ but not in the
 weights.
 
-The function is a single matrix, `collapse(model).W`, of rank at most the smallest width. Its
-training dynamics have saddle points, plateaus and a conserved quantity, all with closed-form
+The function is a single matrix, `merge_linear_layers(model).W`, of rank at most the smallest width.
+Its training dynamics have saddle points, plateaus and a conserved quantity, all with closed-form
 expressions. The loss is $L = \frac12 \sum_i \|y_i - W_L \cdots W_1 x_i\|^2$, which is $n$ times
 `squared_error`.
 
 - `deep_linear`: the network with random weights
 - `balanced_factorisation`: the balanced network that computes a given matrix
-- `correlations`: the second moments of the data on which $L$ depends
+- `second_moments`: the second moments of the data on which $L$ depends
 - `deep_linear_gradient`: $\partial L / \partial W_\ell$ in closed form, at any depth
-- `imbalance`: the quantity that gradient flow conserves
+- `layer_imbalance`: the quantity that gradient flow conserves
 - `mode_growth`: learning curves of the singular modes of a two-layer network
 - `reduced_rank_regression`: the global minimum
 
@@ -77,7 +77,7 @@ def balanced_factorisation(W: Num[Any, "m n"], *, depth: int) -> Chain:
     return Chain(Linear(root[:, None] * Vt), *middle, Linear(U * root[None]))
 
 
-class Correlations(NamedTuple):
+class SecondMoments(NamedTuple):
     r"""Second moments of the data: $\Sigma_{xx} = \sum_i x_i x_i^\top$ and
     $\Sigma_{yx} = \sum_i y_i x_i^\top$.
     """
@@ -86,21 +86,21 @@ class Correlations(NamedTuple):
     yx: Float[Array, "k d"]
 
 
-def correlations(xs: Num[Any, "n d"], ys: Num[Any, "n k"]) -> Correlations:
+def second_moments(xs: Num[Any, "n d"], ys: Num[Any, "n k"]) -> SecondMoments:
     r"""Second moments $\Sigma_{xx}$ and $\Sigma_{yx}$ of the data, on which alone the gradient of a
     deep linear network depends (Lecture 1).
 
     Departs: the notes call the second $\Sigma_{xy}$, though its shape is $k \times d$.
 
-    >>> sigma = correlations(jnp.array([[1.0, 2.0]]), jnp.array([[3.0]]))
+    >>> sigma = second_moments(jnp.array([[1.0, 2.0]]), jnp.array([[3.0]]))
     >>> sigma.xx.tolist(), sigma.yx.tolist()
     ([[1.0, 2.0], [2.0, 4.0]], [[3.0, 6.0]])
     """
     xs, ys = _pairs("correlations", xs, ys)
-    return Correlations(xs.T @ xs, ys.T @ xs)
+    return SecondMoments(xs.T @ xs, ys.T @ xs)
 
 
-def deep_linear_gradient(model: Chain, data: Correlations) -> Chain:
+def deep_linear_gradient(model: Chain, data: SecondMoments) -> Chain:
     r"""Gradient of a deep linear network in closed form, shaped like the model:
     $\partial L / \partial W_\ell = -(W_L \cdots W_{\ell+1})^\top (\Sigma_{yx} - W\Sigma_{xx})
     (W_{\ell-1} \cdots W_1)^\top$
@@ -111,7 +111,7 @@ def deep_linear_gradient(model: Chain, data: Correlations) -> Chain:
     (Lecture 1; Baldi & Hornik 1989.)
 
     >>> net = Chain(Linear(jnp.array([[2.0]])), Linear(jnp.array([[3.0]])))
-    >>> gradient = deep_linear_gradient(net, correlations(jnp.array([[1.0]]), jnp.array([[5.0]])))
+    >>> gradient = deep_linear_gradient(net, second_moments(jnp.array([[1.0]]), jnp.array([[5.0]])))
     >>> [layer.W.item() for layer in gradient.layers]
     [3.0, 2.0]
     """
@@ -143,7 +143,7 @@ def deep_linear_gradient(model: Chain, data: Correlations) -> Chain:
     )
 
 
-def imbalance(model: Chain) -> tuple[Float[Array, "h h"], ...]:
+def layer_imbalance(model: Chain) -> tuple[Float[Array, "h h"], ...]:
     r"""Imbalance $W_{\ell+1}^\top W_{\ell+1} - W_\ell W_\ell^\top$ of each hidden layer, a
     conserved quantity of gradient flow.
 
@@ -153,7 +153,7 @@ def imbalance(model: Chain) -> tuple[Float[Array, "h h"], ...]:
     If it is 0 the network is balanced. Saxe, McClelland & Ganguli 2014; Arora et al. 2018.
 
     >>> net = Chain(Linear(jnp.array([[2.0]])), Linear(jnp.array([[3.0]])))
-    >>> [matrix.tolist() for matrix in imbalance(net)]
+    >>> [matrix.tolist() for matrix in layer_imbalance(net)]
     [[[5.0]]]
     """
     W = [layer.W for layer in _layers("imbalance", model)]

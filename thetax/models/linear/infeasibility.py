@@ -48,8 +48,8 @@ def separate_in_float64(
                 if certificate is not None:
                     return None, certificate
     raise ArithmeticError(
-        "separate: in float64 neither a separator nor a certificate can be verified, because the "
-        "classes touch up to rounding. Centre the points, or drop linearly dependent features."
+        "find_separator: in float64 neither a separator nor a certificate can be verified, because "
+        "the classes touch up to rounding. Centre the points, or drop linearly dependent features."
     )
 
 
@@ -120,7 +120,7 @@ def _linear_program(units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         method="highs",
     )
     if solution.status:
-        raise ArithmeticError(f"separate: the linear programme failed: {solution.message}")
+        raise ArithmeticError(f"find_separator: the linear programme failed: {solution.message}")
     alpha = np.zeros(n)
     active = np.flatnonzero(-solution.ineqlin.marginals > 1e-12)
     alpha[active], _ = nnls(np.vstack([units[active].T, np.ones(len(active))]), np.eye(d + 1)[d])

@@ -129,7 +129,7 @@ def check_signed_labels(xs: Any, ys: Any) -> None:
         )
 
 
-def separate(xs: Num[Any, "n d"], ys: Num[Any, " n"], *, bias: bool = True) -> Separation:
+def find_separator(xs: Num[Any, "n d"], ys: Num[Any, " n"], *, bias: bool = True) -> Separation:
     r"""Decides linear separability: finds a separating hyperplane, or a certificate that there is
     none (§1.2).
 
@@ -144,9 +144,9 @@ def separate(xs: Num[Any, "n d"], ys: Num[Any, " n"], *, bias: bool = True) -> S
     JAX's float type.
 
     >>> square = np.array([[0.0, 0.0], [1.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
-    >>> separate(square, np.array([1, 1, -1, -1])).certificate.round(6).tolist()
+    >>> find_separator(square, np.array([1, 1, -1, -1])).certificate.round(6).tolist()
     [0.25, 0.25, 0.25, 0.25]
-    >>> separate(square + 1e4, np.array([-1, 1, -1, 1])).separable
+    >>> find_separator(square + 1e4, np.array([-1, 1, -1, 1])).separable
     True
     """
     check_signed_labels(xs, ys)

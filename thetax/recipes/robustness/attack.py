@@ -231,7 +231,7 @@ def _median_distance(
         box=box,
     )
     search = MinimumNormAttack(pgd, binary_search_steps=BINARY_SEARCH_STEPS)
-    nearest = perturb(search, model, (xs, ys), key=key)
+    nearest = perturb(model, (xs, ys), search, key=key)
     classify = jax.jit(lambda xs: jnp.argmax(jax.vmap(model)(xs), axis=-1))
     correct = np.asarray(classify(xs)) == np.asarray(ys)
     distances = np.where(nearest.success, nearest.distance, np.inf)[correct]

@@ -25,7 +25,7 @@ from ...attack import (
     untargeted,
     via_target,
 )
-from ...certify import certified_accuracy, interval_cross_entropy, ramp_objective
+from ...certify import certified_accuracy, interval_cross_entropy, scheduled_objective
 from ...core import Batch, Iteration, Objective
 from ...layers import Chain, Convolution, Linear, relu
 from ...threat import Ball, Linf
@@ -200,7 +200,9 @@ def training_iteration(
     objective_at = lambda t: interval_cross_entropy(
         Linf(ball.radius * t), box=BOX, strength=0.5 * t
     )
-    return ramp_objective(objective_at, adam, start_step=n_steps // 20, steps=max(1, n_steps // 2))
+    return scheduled_objective(
+        objective_at, adam, start_step=n_steps // 20, steps=max(1, n_steps // 2)
+    )
 
 
 def metrics(ball: Linf) -> dict[str, Objective]:

@@ -193,6 +193,6 @@ def _accuracy_under_attack(job: Job, model: Model, test: Batch) -> dict[str, lis
             steps=ATTACK_STEPS,
             box=(0.0, 1.0),
         )
-        adversarial = perturb(pgd, model, (xs, ys))
+        adversarial = perturb(model, (xs, ys), pgd)
         accuracy.append(float((jnp.argmax(predict(model, adversarial.xs), axis=-1) == ys).mean()))
     return {"accuracy": accuracy}

@@ -16,8 +16,8 @@ from ...attack import (
     LeastRobust,
     LossSurface,
     boundary_distance,
+    input_loss_surface,
     least_robust,
-    loss_surface,
 )
 from ...attack.robustness import check_logits
 from ...certify import RobustnessCurves, certified_radii
@@ -342,4 +342,4 @@ def _loss_surface(outcome: Outcome) -> LossSurface:
     at = right[np.argsort(distance[right], kind="stable")[len(right) // 2]]
     x = jnp.asarray(attacked.data[0][at])
     y = jnp.asarray(attacked.data[1][at])
-    return loss_surface(attacked.model, x, y, radius=float(distance[at]), key=jr.key(0))
+    return input_loss_surface(attacked.model, x, y, radius=float(distance[at]), key=jr.key(0))

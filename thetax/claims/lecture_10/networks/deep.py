@@ -33,7 +33,12 @@ def deep(rng, sizes, activation=layers.tanh):
     return Ws, bs, beta, models.MLP(Chain(*parts, Linear(jnp.asarray(beta)[None])))
 
 
-@claim("L10-2.2-mlp", title="A deep network", kind="model", of=("models.MLP", "models.collapse"))
+@claim(
+    "L10-2.2-mlp",
+    title="A deep network",
+    kind="model",
+    of=("models.MLP", "models.merge_linear_layers"),
+)
 def mlp(rng):
     r"""$f_0 = x$, $f_{\ell+1} = \sigma(W_\ell f_\ell + b_\ell)$ for $\ell = 0, \dots, L - 1$ and
     $f = \beta^\top f_L$, with $\sigma$ entry by entry. It has
@@ -60,7 +65,7 @@ def mlp(rng):
     for W, b in maps:
         matrix = W @ matrix
         offset = W @ offset + b
-    affine = models.collapse(flat)
+    affine = models.merge_linear_layers(flat)
     return Verdict(
         close("three hidden layers, unit by unit", net(at).item(), by_hand, tolerance=1e-13),
         equal("L = 1: the shallow network", one(at), same(at)),

@@ -33,7 +33,7 @@ def line_agrees(labels: np.ndarray) -> int:
     "L10-ex1a-xor-inseparable",
     title="No line separates exclusive or",
     kind="exercise",
-    of=("models.separate", "models.least_squares"),
+    of=("models.find_separator", "models.least_squares"),
     cites="Minsky & Papert 1969",
 )
 def inseparable(key):
@@ -43,11 +43,13 @@ def inseparable(key):
     $\frac12$ everywhere.
     """
     sign = 2 * XOR - 1
-    result = models.separate(CORNERS, sign)
+    result = models.find_separator(CORNERS, sign)
     rows = -sign[:, None] * np.column_stack([CORNERS, np.ones(4)])  # z v ≤ −1 where y (w x + b) ≥ 1
     programme = linprog(np.zeros(3), A_ub=rows, b_ub=-np.ones(4), bounds=(None, None))
     every = [np.array(labels) for labels in product([0, 1], repeat=4)]
-    separable = np.array([models.separate(CORNERS, 2 * labels - 1).separable for labels in every])
+    separable = np.array(
+        [models.find_separator(CORNERS, 2 * labels - 1).separable for labels in every]
+    )
     agreement = np.array([(labels == XOR).sum() for labels in every])
     brute = np.array([line_agrees(labels) == 4 for labels in every])
     plane = models.least_squares(jnp.asarray(CORNERS), jnp.asarray(XOR, float))

@@ -72,7 +72,7 @@ class LossSurface:
         return "smooth" if self.smoothness >= MIN_SMOOTHNESS else "jagged"
 
 
-def loss_surface(
+def input_loss_surface(
     model: Model,
     x: Float[Array, "*s"],
     y: Int[Array, ""],
@@ -90,21 +90,21 @@ def loss_surface(
 
     >>> from thetax.layers import Linear
     >>> line = Linear(jnp.array([[1.0, 0.0], [0.0, 0.0]]), jnp.zeros(2))
-    >>> result = loss_surface(
+    >>> result = input_loss_surface(
     ...     line, jnp.array([1.0, 0.0]), jnp.array(0), radius=1.0, n_points=5, key=jr.key(0)
     ... )
     >>> result.margins[2].round(2).tolist(), bool(np.ptp(result.losses, axis=0).max() < 1e-6)
     ([-3.0, -2.0, -1.0, 0.0, 1.0], True)
     """
-    check_input("loss_surface", model, x, y, None)
+    check_input("input_loss_surface", model, x, y, None)
     if not 0 < radius < np.inf:
-        raise ValueError(f"loss_surface: radius must be positive and finite; got {radius}.")
+        raise ValueError(f"input_loss_surface: radius must be positive and finite; got {radius}.")
     if extent < 1:
-        raise ValueError(f"loss_surface: extent must be at least 1 radius; got {extent}.")
+        raise ValueError(f"input_loss_surface: extent must be at least 1 radius; got {extent}.")
     if n_points < 5 or n_points % 2 == 0:
         raise ValueError(
-            "loss_surface: n_points must be odd, so that x is among the points, and at least 5; "
-            f"got {n_points}."
+            "input_loss_surface: n_points must be odd, so that x is among the points, and at least "
+            f"5; got {n_points}."
         )
     offsets = extent * radius * np.linspace(-1, 1, n_points)
     x = jnp.asarray(x)

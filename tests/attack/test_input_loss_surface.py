@@ -6,7 +6,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from thetax.attack import LossSurface, loss_surface, margin_loss
+from thetax.attack import LossSurface, input_loss_surface, margin_loss
 from thetax.layers import Chain, Linear
 from thetax.models import MLP
 from thetax.train import log_loss
@@ -17,7 +17,7 @@ y = jnp.argmax(net(x))
 
 
 def test_values_are_those_of_the_model():
-    surface = loss_surface(net, x, y, radius=0.5, n_points=9, key=jr.key(2))
+    surface = input_loss_surface(net, x, y, radius=0.5, n_points=9, key=jr.key(2))
     g = jax.grad(lambda x: log_loss(net(x), y))(x)
     assert surface.gradient_norm == pytest.approx(float(jnp.linalg.norm(g)), rel=1e-5)
     for j, alpha in enumerate(surface.offsets):
@@ -33,7 +33,7 @@ def test_values_are_those_of_the_model():
 def test_second_direction_is_orthogonal_and_of_length_1():
     """For the squared norm, Pythagoras gives the value at any distance."""
     bowl = lambda x: jnp.stack([jnp.zeros(()), jnp.square(x).sum()])
-    surface = loss_surface(bowl, x, jnp.array(0), radius=1.0, n_points=5, key=jr.key(2))
+    surface = input_loss_surface(bowl, x, jnp.array(0), radius=1.0, n_points=5, key=jr.key(2))
     r = surface.offsets
     start = float(jnp.square(x).sum())
     np.testing.assert_allclose(surface.margins[:, 2], start + r**2, rtol=1e-4)  # across: Pythagoras
@@ -44,7 +44,7 @@ def test_verdicts():
     plain = Linear(jnp.array([[2.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]), jnp.zeros(2))
     start = jnp.array([1.0, 0.0, 0.0, 0.0])
     zero = jnp.array(0)
-    evaluate = lambda model: loss_surface(model, start, zero, radius=1.0, key=jr.key(0))
+    evaluate = lambda model: input_loss_surface(model, start, zero, radius=1.0, key=jr.key(0))
     assert evaluate(plain).verdict == "smooth"
     assert evaluate(plain).smoothness == pytest.approx(1.0)
     waves = Chain(plain, lambda z: z + jnp.array([2.0, 0.0]) * jnp.sin(25 * z[0]))
@@ -61,7 +61,9 @@ def test_verdicts():
 
 def test_input_with_one_component():
     one = Linear(jnp.array([[1.0], [0.0]]), jnp.zeros(2))
-    surface = loss_surface(one, jnp.ones(1), jnp.array(0), radius=1.0, n_points=5, key=jr.key(0))
+    surface = input_loss_surface(
+        one, jnp.ones(1), jnp.array(0), radius=1.0, n_points=5, key=jr.key(0)
+    )
     assert np.isfinite(surface.losses).all()
     assert np.ptp(surface.losses, axis=0).max() < 1e-5
 
@@ -69,14 +71,14 @@ def test_input_with_one_component():
 def test_bad_input(unchecked):
     with pytest.raises(
         ValueError,
-        match=r"loss_surface: radius must be positive and finite; got 0\.0",
+        match=r"input_loss_surface: radius must be positive and finite; got 0\.0",
     ):
-        loss_surface(net, x, y, radius=0.0, key=jr.key(0))
+        input_loss_surface(net, x, y, radius=0.0, key=jr.key(0))
     with pytest.raises(
-        ValueError, match=r"loss_surface: extent must be at least 1 radius; got 0\.5"
+        ValueError, match=r"input_loss_surface: extent must be at least 1 radius; got 0\.5"
     ):
-        loss_surface(net, x, y, radius=1.0, extent=0.5, key=jr.key(0))
-    with pytest.raises(ValueError, match="loss_surface: n_points must be odd"):
-        loss_surface(net, x, y, radius=1.0, n_points=8, key=jr.key(0))
-    with pytest.raises(ValueError, match="loss_surface: expected a label from 0 to 2, got 3"):
-        loss_surface(net, x, jnp.array(3), radius=1.0, key=jr.key(0))
+        input_loss_surface(net, x, y, radius=1.0, extent=0.5, key=jr.key(0))
+    with pytest.raises(ValueError, match="input_loss_surface: n_points must be odd"):
+        input_loss_surface(net, x, y, radius=1.0, n_points=8, key=jr.key(0))
+    with pytest.raises(ValueError, match="input_loss_surface: expected a label from 0 to 2, got 3"):
+        input_loss_surface(net, x, jnp.array(3), radius=1.0, key=jr.key(0))
