@@ -56,7 +56,7 @@ def aggregate(
     how: Aggregation | Sequence[Aggregation] = "sum",
     *,
     weights: Float[Array, " e"] | None = None,
-) -> Float[Array, "v *d"]:
+) -> Float[Array, "v *m"]:
     r"""$\bigoplus_{j \to i} m_{ij}$ for each node $i$, elementwise; 0 for a node without edges.
 
     `how` is the sum, mean, maximum, minimum, standard deviation, or `softmax`, the mean with the
@@ -129,7 +129,7 @@ def edge_softmax(
     """
     wide = upcast(scores)
     weights = graph.weights if weights is None else weights
-    e = _exponentials(graph, wide, weights, _largest(graph, wide, weights))
+    e = _exponentials(graph, wide, weights, _finite(_largest(graph, wide, weights)))
     total = _sum(graph, e)
     return (e / gather_receivers(graph, _nonzero(total))).astype(scores.dtype)
 
@@ -152,7 +152,7 @@ def edge_softmax_with_loops(
     wide = upcast(scores)
     own = upcast(loops)
     weights = graph.weights if weights is None else weights
-    largest = jnp.maximum(_largest(graph, wide, weights), jax.lax.stop_gradient(own))
+    largest = _finite(jnp.maximum(_largest(graph, wide, weights), jax.lax.stop_gradient(own)))
     e = _exponentials(graph, wide, weights, largest)
     e_own = jnp.exp(own - largest)
     total = _sum(graph, e) + e_own
@@ -255,8 +255,11 @@ def _max(graph: Graph, messages: Array, weights: Array | None) -> Array:
 
 
 def _largest(graph: Graph, scores: Array, weights: Array | None) -> Array:
-    """The maximum, for a softmax that does not overflow: a finite number that needs no gradient."""
-    largest = _segment_max(graph, jax.lax.stop_gradient(_only_present(scores, weights)))
+    """The maximum without a gradient, for a softmax that does not overflow."""
+    return _segment_max(graph, jax.lax.stop_gradient(_only_present(scores, weights)))
+
+
+def _finite(largest: Array) -> Array:
     return jnp.where(jnp.isneginf(largest), 0, largest)
 
 

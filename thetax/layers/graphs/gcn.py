@@ -54,8 +54,10 @@ class GCN(eqx.Module):
         return cls(Linear.init(d, m, initialiser=initialiser, bias=bias, key=key))
 
     def __call__(self, graph: Graph) -> Graph:
-        W, b = self.linear.W, self.linear.b
-        m, d = W.shape
+        m, d = self.linear.W.shape
         x = expect_features("GCN", graph, d)
-        y = gcn_propagate(graph, x @ W.T) if m < d else gcn_propagate(graph, x) @ W.T
-        return graph.with_nodes(y if b is None else y + b)
+        map_rows = jax.vmap(Linear(self.linear.W, None, self.linear.scale_W))
+        y = gcn_propagate(graph, map_rows(x)) if m < d else map_rows(gcn_propagate(graph, x))
+        if self.linear.b is None:
+            return graph.with_nodes(y)
+        return graph.with_nodes(y + (self.linear.scale_b * self.linear.b)[None])
