@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from ...progress import progress
@@ -19,8 +20,10 @@ _TIMEOUT = 1800.0  # seconds
 _POLL = 0.1  # seconds
 
 
-def command(client: str, name: str, version: str) -> list[str]:
+def command(client: str, name: str, version: str, options: Sequence[str] = ()) -> list[str]:
     """The command that downloads one archive into the current folder.
+
+    `options` are passed to pip, for instance the platform of a wheel that is only read.
 
     >>> command("apt", "r-cran-kernlab", "0.9-32-1")[1:]
     ['download', 'r-cran-kernlab']
@@ -32,7 +35,7 @@ def command(client: str, name: str, version: str) -> list[str]:
             else [_executable("pip")]
         )
         only = ["--no-deps", "--only-binary=:all:", "--disable-pip-version-check", "--no-input"]
-        return [*start, "download", "--quiet", *only, f"{name}=={version}"]
+        return [*start, "download", "--quiet", *only, *options, f"{name}=={version}"]
     if client == "npm":
         return [_executable("npm"), "pack", "--silent", "--ignore-scripts", f"{name}@{version}"]
     if client == "apt":  # each Debian release has one version of a package
@@ -48,10 +51,16 @@ def _executable(program: str) -> str:
 
 
 def fetch_archive(
-    client: str, name: str, version: str, *, work: Path, size: int | None = None
+    client: str,
+    name: str,
+    version: str,
+    *,
+    work: Path,
+    size: int | None = None,
+    options: Sequence[str] = (),
 ) -> Path:
     """Downloads the archive into the empty folder `work`; returns its path."""
-    arguments = command(client, name, version)
+    arguments = command(client, name, version, options)
     label = f"fetching {name} {version} with {client}"
     with tempfile.TemporaryFile() as log:
         # TMPDIR: temporary files are in `work`, where their size shows the progress

