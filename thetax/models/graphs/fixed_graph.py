@@ -33,13 +33,16 @@ class FixedGraph:
     graph: Graph
 
     def __post_init__(self):
-        leaves = jax.tree.leaves(self.graph)
-        if not isinstance(self.graph, Graph) or self.graph.senders.ndim != 1:
+        if not isinstance(self.graph, Graph):
             raise ValueError(
-                "FixedGraph: expected one thetax.data.Graph, got "
-                f"{type(self.graph).__name__} with arrays of shapes {[a.shape for a in leaves]}."
+                f"FixedGraph: expected a thetax.data.Graph, got {type(self.graph).__name__}."
             )
-        if any(isinstance(leaf, Tracer) for leaf in leaves):
+        if self.graph.senders.ndim != 1:
+            raise ValueError(
+                "FixedGraph: expected one graph, got stacked graphs, nodes of shape "
+                f"{self.graph.nodes.shape}. Use batch_graphs, or take one of them."
+            )
+        if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(self.graph)):
             raise ValueError(
                 "FixedGraph: the graph is an argument of a function that is being transformed "
                 "(jit, grad or vmap), so it is not fixed. Fix it outside, or call the model itself "
