@@ -19,6 +19,7 @@ from .engine import at_most as at_most
 from .engine import between as between
 from .engine import claim as claim
 from .engine import close as close
+from .engine import close_derivative as close_derivative
 from .engine import coverage as coverage
 from .engine import equal as equal
 from .engine import erratum as erratum

@@ -1,4 +1,4 @@
-"""`python -m thetax.claims FOLDER` writes the syllabus and the errata there."""
+"""`python -m thetax.claims FOLDER` writes the syllabus, the errata and the bibliography there."""
 
 import sys
 from pathlib import Path

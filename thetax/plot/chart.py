@@ -18,8 +18,8 @@ Curve = tuple[Any, Any]  # x and y
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes. `bounds` are drawn as dashed lines, such as the bound of a theorem; `bands`
-    are `(x, low, high)`.
+    """One pair of axes, a figure of its own or a part of a `Chart`. `bounds` are drawn as dashed
+    lines, such as the bound of a theorem; `bands` are `(x, low, high)`.
     """
 
     x: str
@@ -38,10 +38,10 @@ class Panel:
 class Chart:
     """Panels in a row.
 
-    >>> chart = Chart(Panel("t", "loss", lines={"descent": ([1, 2, 4], [1.0, 0.5, 0.2])}, log="xy"))
+    >>> loss = Panel("t", "loss", lines={"descent": ([1, 2, 4], [1.0, 0.5, 0.2])}, log="xy")
     >>> from thetax.plot import draw
-    >>> len(draw(chart).axes)
-    1
+    >>> len(draw(loss).axes), len(draw(Chart(loss, loss)).axes)
+    (1, 2)
     """
 
     panels: tuple[Panel, ...]
@@ -58,6 +58,11 @@ def _chart(result: Chart, theme: Theme) -> Figure:
     for axes, panel in zip(figure.subplots(1, len(result.panels), squeeze=False)[0], result.panels):
         draw_panel(axes, panel, theme)
     return figure
+
+
+@register_drawing(Panel)
+def _panel(result: Panel, theme: Theme) -> Figure:
+    return _chart(Chart(result), theme)
 
 
 def draw_panel(axes: Any, panel: Panel, theme: Theme) -> None:

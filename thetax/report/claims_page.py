@@ -12,6 +12,7 @@ from typing import Any
 
 from .. import files as disk
 from ..claims import PRINTED, Check, Finding, heading
+from ..claims.engine.bibliography import citations
 from .figure import css_variables, render
 from .formula import font, formula, typeset
 
@@ -232,7 +233,7 @@ def _notes(finding: Finding) -> str:
     if finding.verdict and finding.verdict.assumed:
         parts.append("Assumed without check: " + "; ".join(finding.verdict.assumed) + ".")
     if claim.cites:
-        parts.append(claim.cites.rstrip(".") + ".")
+        parts += [". ".join(filter(None, citation)) + "." for citation in citations(claim.cites)]
     names = ", ".join(f"<code>{escape(name)}</code>" for name in claim.of)
     tail = f"{claim.kind}; seed {finding.seed}; {finding.seconds:.2g} s"
     return f'<p class="notes">{escape(" ".join(parts))} {names} <span>{escape(tail)}</span></p>'

@@ -8,8 +8,8 @@ from scipy.special import softmax
 from scipy.stats import norm
 
 from ... import explain, layers, models
-from ...plot import Chart, Panel
-from ..engine.check import at_least, at_most, close, equal
+from ...plot import Panel
+from ..engine.check import at_least, at_most, close, close_derivative, equal
 from ..engine.claim import Verdict, claim
 from .hopfield import each, random_patterns
 
@@ -124,14 +124,12 @@ def flip_figure(points):
     grid = np.geomspace(10, 1e6, 300)
     curves = {p: np.asarray(explain.flip_probability(grid, 100, degree=p)) for p in (2, 3, 4)}
     lines = {f"degree {p}": (grid[q > 1e-5], q[q > 1e-5]) for p, q in curves.items()}
-    return Chart(
-        Panel(
-            "patterns stored on 100 sites",
-            "probability that a site flips",
-            lines=lines,
-            points=points,
-            log="xy",
-        )
+    return Panel(
+        "patterns stored on 100 sites",
+        "probability that a site flips",
+        lines=lines,
+        points=points,
+        log="xy",
     )
 
 
@@ -249,13 +247,7 @@ def modern(key):
     sharp_memory = layers.ModernHopfield(patterns, beta=10.0)
     return Verdict(
         close("energy", energies, energy(np.array(path))),
-        close(
-            "one update is a gradient step of length 1",
-            path[1],
-            starts - slope,
-            tolerance=1e-8,
-            method="finite differences",
-        ),
+        close_derivative("one update is a gradient step of length 1", path[1], starts - slope),
         at_most(
             "greatest change of energy in 20 steps", np.diff(energies, axis=0), 0.0, slack=1e-12
         ),
@@ -272,11 +264,11 @@ def modern(key):
     )
 
 
-def _energy_figure(energies, title) -> Chart:
+def _energy_figure(energies, title) -> Panel:
     lines = {
         f"start {k + 1}": (np.arange(len(energies)), column) for k, column in enumerate(energies.T)
     }
-    return Chart(Panel("steps", "energy", title=title, lines=lines))
+    return Panel("steps", "energy", title=title, lines=lines)
 
 
 @claim(

@@ -6,7 +6,7 @@ import numpy as np
 from scipy import stats
 
 from ... import data, explain, layers, models
-from ...plot import Chart, Panel
+from ...plot import Panel
 from ..engine.check import at_least, at_most, close, equal, falls, rises
 from ..engine.claim import Verdict, claim, erratum
 from .crosstalk import one_step
@@ -43,13 +43,11 @@ def transition(key, scale):
             large[0] - large[1],
             method="trend",
         ),
-        figure=Chart(
-            Panel(
-                "patterns per site, n / d",
-                "overlap with the stored pattern",
-                lines={f"d = {d:,}": (curve.loads, curve.overlap) for d, curve in curves.items()},
-                vertical_lines={"0.138": 0.138},
-            )
+        figure=Panel(
+            "patterns per site, n / d",
+            "overlap with the stored pattern",
+            lines={f"d = {d:,}": (curve.loads, curve.overlap) for d, curve in curves.items()},
+            vertical_lines={"0.138": 0.138},
         ),
     )
 
@@ -129,19 +127,15 @@ def bound(key):
         at_least("d = 1,000: patterns stable, n = 50", shares[0], 0.97, method="trend"),
         at_most("d = 1,000: patterns stable, n = 138", shares[1], 0.2, method="trend"),
         assumed=("signs independent and fair",),
-        figure=Chart(
-            Panel(
-                "sites d",
-                "expected flips in a pattern",
-                lines={
-                    f"n = d / ({c} ln d)": (MANY, expected_flips(MANY / (c * np.log(MANY)), MANY))
-                    for c in (1.5, 2, 2.5)
-                },
-                bounds={
-                    "n = d / (2 log₂ d)": (MANY, expected_flips(MANY / (2 * np.log2(MANY)), MANY))
-                },
-                log="xy",
-            )
+        figure=Panel(
+            "sites d",
+            "expected flips in a pattern",
+            lines={
+                f"n = d / ({c} ln d)": (MANY, expected_flips(MANY / (c * np.log(MANY)), MANY))
+                for c in (1.5, 2, 2.5)
+            },
+            bounds={"n = d / (2 log₂ d)": (MANY, expected_flips(MANY / (2 * np.log2(MANY)), MANY))},
+            log="xy",
         ),
     )
 

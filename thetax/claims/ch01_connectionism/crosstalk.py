@@ -7,7 +7,7 @@ import numpy as np
 from scipy import integrate, special, stats
 
 from ... import explain, models
-from ...plot import Chart, Panel
+from ...plot import Panel
 from ..engine.check import at_least, at_most, close, equal, likely, refuted, within
 from ..engine.claim import Verdict, claim, erratum
 from .hopfield import each, random_patterns
@@ -186,15 +186,13 @@ def distribution(key):
             )
         ),
         assumed=("signs independent and fair",),
-        figure=Chart(
-            Panel(
-                "cross-talk against the sign of the site",
-                "density",
-                lines={"measured": ((edges[1:] + edges[:-1]) / 2, heights)},
-                bounds={"normal density": (grid, stats.norm.pdf(grid, scale=np.sqrt(variance)))},
-                vertical_lines={"the site flips below": -(d - 1) / d},
-                title="40 patterns on 400 sites",
-            )
+        figure=Panel(
+            "cross-talk against the sign of the site",
+            "density",
+            lines={"measured": ((edges[1:] + edges[:-1]) / 2, heights)},
+            bounds={"normal density": (grid, stats.norm.pdf(grid, scale=np.sqrt(variance)))},
+            vertical_lines={"the site flips below": -(d - 1) / d},
+            title="40 patterns on 400 sites",
         ),
     )
 
@@ -240,14 +238,12 @@ def flips(key):
             method="trend",
         ),
         assumed=("signs independent and fair",),
-        figure=Chart(
-            Panel(
-                "patterns per site, n / d",
-                "probability that a site flips",
-                lines={"normal limit": (grid, explain.flip_probability(grid, 1.0))},
-                points={"measured, d = 500": (loads, rates)},
-                log="y",
-            )
+        figure=Panel(
+            "patterns per site, n / d",
+            "probability that a site flips",
+            lines={"normal limit": (grid, explain.flip_probability(grid, 1.0))},
+            points={"measured, d = 500": (loads, rates)},
+            log="y",
         ),
     )
 

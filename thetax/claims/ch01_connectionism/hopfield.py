@@ -10,7 +10,7 @@ import jax.random as jr
 import numpy as np
 
 from ... import models
-from ...plot import Chart, Panel
+from ...plot import Panel
 from ..engine.check import at_most, close, equal, refuted
 from ..engine.claim import Verdict, claim, erratum
 
@@ -282,13 +282,11 @@ def descent(key):
             0.0,
             slack=1e-12,
         ),
-        figure=Chart(
-            Panel(
-                "sites visited",
-                "energy",
-                title="Four networks of 30 sites",
-                lines={f"network {k + 1}": (np.arange(151), energies[k, :151]) for k in range(4)},
-            )
+        figure=Panel(
+            "sites visited",
+            "energy",
+            title="Four networks of 30 sites",
+            lines={f"network {k + 1}": (np.arange(151), energies[k, :151]) for k in range(4)},
         ),
     )
 

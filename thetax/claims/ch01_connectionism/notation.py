@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import logsumexp, softmax
 
 from ... import explain, layers
-from ..engine.check import close, equal
+from ..engine.check import close, close_derivative, equal
 from ..engine.claim import Verdict, claim
 
 
@@ -68,22 +68,20 @@ def notation(rng):
         H = np.asarray(jax.vmap(product)(jnp.eye(4)))
         by_differences = _differences(lambda p, f=f: _differences(f, p, 1e-4), x, 1e-4)
         checks += [
-            close(
+            close_derivative(
                 f"∇ of the {name}, by differences",
                 _differences(f, x, 1e-6),
                 gradient(x),
                 tolerance=1e-6,
                 relative=True,
-                method="finite differences",
             ),
             close(f"∇ of the {name}, by autodiff", slope, gradient(x), relative=True),
-            close(
+            close_derivative(
                 f"∇² of the {name}, by differences",
                 by_differences,
                 hessian(x),
                 tolerance=1e-4,
                 relative=True,
-                method="finite differences",
             ),
             close(f"∇² of the {name}, by products Hv", H, hessian(x), relative=True),
             close(f"∇² of the {name} is symmetric", H, H.T),

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from ... import models
-from ...plot import Chart, Panel
+from ...plot import Panel
 from ..engine.check import at_least, at_most, close, equal, falls, refuted
 from ..engine.claim import Verdict, claim, erratum
 from .points import separable_points
@@ -72,19 +72,17 @@ def lemmas(rng):
             at_least("γ", gamma, 1e-6, method="exact"),
             equal("separated within the limit", path.separated, True),
         ],
-        figure=Chart(
-            Panel(
-                "update $t$",
-                "length of $w_t$, and along $u$",
-                lines={
-                    r"$\|w_t\|$": (steps, np.sqrt(squared_norms[k, : len(steps)])),
-                    r"$u^\top w_t$": (steps, projections[k, : len(steps)]),
-                },
-                bounds={
-                    "R√t above, tγ below": (steps, np.sqrt(radius[k] * steps)),
-                    "_": (steps, gamma[k] * steps),
-                },
-            )
+        figure=Panel(
+            "update $t$",
+            "length of $w_t$, and along $u$",
+            lines={
+                r"$\|w_t\|$": (steps, np.sqrt(squared_norms[k, : len(steps)])),
+                r"$u^\top w_t$": (steps, projections[k, : len(steps)]),
+            },
+            bounds={
+                "R√t above, tγ below": (steps, np.sqrt(radius[k] * steps)),
+                "_": (steps, gamma[k] * steps),
+            },
         ),
     )
 
@@ -121,17 +119,15 @@ def novikoff(rng):
         equal("updates on n basis vectors, n ≤ 8", updates, np.arange(1, 9)),
         close("R²/γ² there", bounds, np.arange(1.0, 9.0)),
         assumptions=[at_least("γ", gamma, 1e-6, method="exact")],
-        figure=Chart(
-            Panel(
-                "$R^2 / \\gamma^2$",
-                "updates",
-                points={
-                    "random sets": (ratio, np.asarray(fit.mistakes)),
-                    "orthonormal bases": (bounds, updates),
-                },
-                bounds={"Novikoff's bound": (np.append(1, ends), np.append(1, ends))},
-                log="xy",
-            )
+        figure=Panel(
+            "$R^2 / \\gamma^2$",
+            "updates",
+            points={
+                "random sets": (ratio, np.asarray(fit.mistakes)),
+                "orthonormal bases": (bounds, updates),
+            },
+            bounds={"Novikoff's bound": (np.append(1, ends), np.append(1, ends))},
+            log="xy",
         ),
     )
 
@@ -223,14 +219,12 @@ def margin_vs_steps(rng):
         falls("mean updates", mean),
         at_most("updates", updates, bound),
         at_most("Spearman's ρ of γ and the mean", spearmanr(gammas, mean)[0], -0.9, method="trend"),
-        figure=Chart(
-            Panel(
-                r"planted margin $\gamma$",
-                "updates",
-                lines={f"mean of {n_sets:,} sets": (gammas, mean)},
-                points={"50 sets per margin": (np.repeat(gammas, 50), updates[:, :50].ravel())},
-                bounds={r"$R^2 / \gamma^2$, on average": (gammas, bound.mean(axis=1))},
-                log="y",
-            )
+        figure=Panel(
+            r"planted margin $\gamma$",
+            "updates",
+            lines={f"mean of {n_sets:,} sets": (gammas, mean)},
+            points={"50 sets per margin": (np.repeat(gammas, 50), updates[:, :50].ravel())},
+            bounds={r"$R^2 / \gamma^2$, on average": (gammas, bound.mean(axis=1))},
+            log="y",
         ),
     )

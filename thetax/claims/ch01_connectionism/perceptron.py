@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ... import models
-from ...plot import Chart, Panel
+from ...plot import Panel
 from ..engine.check import at_least, at_most, close, equal, refuted
 from ..engine.claim import Verdict, claim
 from .points import separable_points
@@ -148,18 +148,16 @@ def update_step(rng):
         close("score after - score before", score(after) - score(before), (xs[i] ** 2).sum(axis=1)),
         equal("w after", after, before + z),
         at_most("score before", score(before), 0.0, method="exact"),
-        figure=Chart(
-            Panel(
-                "$w_1$",
-                "$w_2$",
-                equal_aspect=True,
-                lines={
-                    "$w_t$": arrow([0, 0], before[t]),
-                    "$yx$": arrow(before[t], after[t]),
-                    "$w_{t+1}$": arrow([0, 0], after[t]),
-                },
-                bounds={"new boundary": (across[1], -across[0])},
-            )
+        figure=Panel(
+            "$w_1$",
+            "$w_2$",
+            equal_aspect=True,
+            lines={
+                "$w_t$": arrow([0, 0], before[t]),
+                "$yx$": arrow(before[t], after[t]),
+                "$w_{t+1}$": arrow([0, 0], after[t]),
+            },
+            bounds={"new boundary": (across[1], -across[0])},
         ),
     )
 
@@ -197,13 +195,11 @@ def nonseparable(key):
         at_most("largest ‖(w, b)‖ among them", length.max(), 2.0),
         equal("separable by the linear programme", models.find_separator(*XOR).separable, False),
         close("multipliers in the NotSeparable error", certificate, np.full(4, 0.25)),
-        figure=Chart(
-            Panel(
-                "update",
-                "‖(w, b)‖",
-                lines={"XOR": (np.arange(25), length[:25])},
-                title="the weights repeat a cycle",
-            )
+        figure=Panel(
+            "update",
+            "‖(w, b)‖",
+            lines={"XOR": (np.arange(25), length[:25])},
+            title="the weights repeat a cycle",
         ),
     )
 
@@ -280,13 +276,11 @@ def xor(key):
         close("multipliers", separation.certificate, np.full(4, 0.25)),
         close("sum of the four constraints", np.ones(4) @ rows, np.zeros(3), method="exact"),
         equal("AND is separable", and_separation.separable, True),
-        figure=Chart(
-            Panel(
-                "$x_1$",
-                "$x_2$",
-                points={"$y = +1$": (xs[:2, 0], xs[:2, 1]), "$y = -1$": (xs[2:, 0], xs[2:, 1])},
-                equal_aspect=True,
-                title="no line separates the classes",
-            )
+        figure=Panel(
+            "$x_1$",
+            "$x_2$",
+            points={"$y = +1$": (xs[:2, 0], xs[:2, 1]), "$y = -1$": (xs[2:, 0], xs[2:, 1])},
+            equal_aspect=True,
+            title="no line separates the classes",
         ),
     )

@@ -95,13 +95,11 @@ def max_margin(rng):
         close("scores of the points with α > 0", support_scores, 1.0, tolerance=1e-6),
         equal("the perceptron separates", fit.separated, True),
         at_most("margin of the perceptron", margins, best, slack=1e-12),
-        figure=Chart(
-            Panel(
-                "angle between $w$ and the best direction",
-                "margin with the best offset",
-                lines={"all directions": (around[near], gap[near])},
-                bounds={"the maximum-margin classifier": (around[near][[0, -1]], [best[0]] * 2)},
-            )
+        figure=Panel(
+            "angle between $w$ and the best direction",
+            "margin with the best offset",
+            lines={"all directions": (around[near], gap[near])},
+            bounds={"the maximum-margin classifier": (around[near][[0, -1]], [best[0]] * 2)},
         ),
     )
 

@@ -6,7 +6,7 @@ import numpy as np
 from scipy import stats
 
 from ... import certify
-from ...plot import Chart, Panel
+from ...plot import Panel
 from ..engine.check import close, equal, falls, likely, rises
 from ..engine.claim import Verdict, claim, erratum
 from .cover import separable_share
@@ -52,19 +52,17 @@ def transition(rng):
             likely(f"{k} of {tries} random labellings of {n} points in ℝ²⁰", p, false_alarm=5e-5)
             for k, n, p in zip(hits, points, tests)
         ],
-        figure=Chart(
-            Panel(
-                "points per dimension, $n / d$",
-                "share of labellings that are separable",
-                lines={f"$d = {d}$": curve(d) for d in (5, 20, 100)},
-                points={
-                    "100 random labellings, $d = 20$": (
-                        [n / 20 for n in points],
-                        [k / tries for k in hits],
-                    )
-                },
-                vertical_lines={"$n = 2d$": 2.0},
-            )
+        figure=Panel(
+            "points per dimension, $n / d$",
+            "share of labellings that are separable",
+            lines={f"$d = {d}$": curve(d) for d in (5, 20, 100)},
+            points={
+                "100 random labellings, $d = 20$": (
+                    [n / 20 for n in points],
+                    [k / tries for k in hits],
+                )
+            },
+            vertical_lines={"$n = 2d$": 2.0},
         ),
     )
 

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from ... import explain, models
-from ...plot import Chart, Panel
+from ...plot import Panel
 from ..engine.check import at_most, close, equal, refuted, within
 from ..engine.claim import Verdict, claim
 from .points import separable_points
@@ -205,14 +205,12 @@ def shrinks(key, rng):
             tolerance=0.02,
             relative=True,
         ),
-        figure=Chart(
-            Panel(
-                "examples",
-                "share of directions left",
-                lines={"exact arc": (np.arange(1, 9), exact)},
-                points={"200,000 directions": (np.arange(1, 9), share)},
-                log="y",
-            )
+        figure=Panel(
+            "examples",
+            "share of directions left",
+            lines={"exact arc": (np.arange(1, 9), exact)},
+            points={"200,000 directions": (np.arange(1, 9), share)},
+            log="y",
         ),
     )
 

@@ -235,7 +235,7 @@ def universal(key):
             target(middles),
             tolerance=0.05,
         ),
-        figure=Chart(Panel("x", "value", lines=lines)),
+        figure=Panel("x", "value", lines=lines),
     )
 
 
@@ -432,5 +432,5 @@ def lifting(key):
             a * b,
             tolerance=1e-14,
         ),
-        figure=Chart(Panel("units", "largest error on a finer grid", points=points, log="xy")),
+        figure=Panel("units", "largest error on a finer grid", points=points, log="xy"),
     )

@@ -321,17 +321,15 @@ def maurey(key):
             means[-1] / 64 / float(greedy.errors[-1]),
             10.0,
         ),
-        figure=Chart(
-            Panel(
-                "units m",
-                "mean square error",
-                log="xy",
-                points={"sampled": (widths, np.array(means) / widths)},
-                lines={"greedy": (ms, np.asarray(greedy.errors))},
-                bounds={
-                    "Var / m": (ms, variance / ms),
-                    "(b² − ‖f − mean‖²) / m": (ms, bound),
-                },
-            )
+        figure=Panel(
+            "units m",
+            "mean square error",
+            log="xy",
+            points={"sampled": (widths, np.array(means) / widths)},
+            lines={"greedy": (ms, np.asarray(greedy.errors))},
+            bounds={
+                "Var / m": (ms, variance / ms),
+                "(b² − ‖f − mean‖²) / m": (ms, bound),
+            },
         ),
     )

@@ -11,7 +11,7 @@ import numpy as np
 from ... import certify, explain, layers
 from ...layers import Chain, Linear
 from ...models import MLP
-from ...plot import Chart, Panel
+from ...plot import Panel
 from ..engine.check import at_least, at_most, equal, refuted, rises
 from ..engine.claim import Verdict, claim, erratum
 
@@ -150,10 +150,8 @@ def montufar(rng, scale):
             ],
             [3, 3],
         ),
-        figure=Chart(
-            Panel(
-                "input", "output", lines={"three layers of three units": (t, np.asarray(outputs))}
-            )
+        figure=Panel(
+            "input", "output", lines={"three layers of three units": (t, np.asarray(outputs))}
         ),
     )
 
@@ -233,13 +231,11 @@ def depth_against_width(key):
                 0.9 * m,
             )
         ),
-        figure=Chart(
-            Panel(
-                "units",
-                "linear pieces",
-                log="y",
-                points={"deep, layers of 4": (m * depth, deep), "one layer": (m * depth, shallow)},
-                bounds={"5 · 4^(L - 1)": (m * depth, (m + 1.0) * m ** (depth - 1))},
-            )
+        figure=Panel(
+            "units",
+            "linear pieces",
+            log="y",
+            points={"deep, layers of 4": (m * depth, deep), "one layer": (m * depth, shallow)},
+            bounds={"5 · 4^(L - 1)": (m * depth, (m + 1.0) * m ** (depth - 1))},
         ),
     )

@@ -15,7 +15,7 @@ from ...layers import Chain, Linear
 from ...models import MLP
 from ...plot import Chart, Panel
 from ..engine import differences
-from ..engine.check import at_most, between, close, equal, refuted
+from ..engine.check import at_most, between, close, close_derivative, equal, refuted
 from ..engine.claim import Verdict, claim, erratum
 
 ORDERS = list(permutations(range(4)))
@@ -53,15 +53,7 @@ def fully_connected_layer(rng):
                 lambda a, part=part, functional=functional: functional({**arrays, part: a}),
                 arrays[part],
             )
-            checks += [
-                close(
-                    f"{name}, by {part}",
-                    gradient,
-                    numeric,
-                    tolerance=1e-8,
-                    method="finite differences",
-                )
-            ]
+            checks += [close_derivative(f"{name}, by {part}", gradient, numeric)]
     return Verdict(*checks)
 
 

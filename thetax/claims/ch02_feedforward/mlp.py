@@ -11,7 +11,7 @@ from ...core import predict
 from ...layers import Chain, Linear
 from ...models import MLP
 from ..engine import differences
-from ..engine.check import close, equal, refuted
+from ..engine.check import close, close_derivative, equal, refuted
 from ..engine.claim import Verdict, claim
 
 
@@ -51,13 +51,7 @@ def one_hidden_layer(key):
     slopes = jax.grad(value)(theta)
     return Verdict(
         close("unit by unit", net(x).item(), sum(v[0, i] * units[i] for i in range(5)) + c[0]),
-        close(
-            "gradient by all 26 parameters",
-            slopes,
-            numeric,
-            tolerance=1e-8,
-            method="finite differences",
-        ),
+        close_derivative("gradient by all 26 parameters", slopes, numeric),
         close("gradient by v: the hidden units", back(slopes).body.layers[-1].W[0], units),
         refuted(
             close("without the constant", net(x).item(), v[0] @ np.array(units), tolerance=1e-6)

@@ -11,7 +11,7 @@ from scipy.ndimage import maximum_filter1d, minimum_filter1d
 from scipy.optimize import linprog, minimize_scalar
 
 from ... import explain, layers, models
-from ...plot import Chart, Panel
+from ...plot import Panel
 from ..engine.check import at_least, at_most, between, close, equal, falls, refuted
 from ..engine.claim import Verdict, claim, erratum
 
@@ -207,14 +207,12 @@ def interpolation_rate(key):
         ],
         at_least("error of exp, against half the bound", errors["exp x"], bounds["exp x"] / 2),
         refuted(at_most("half the bound for sin", errors["sin 2πx"], bounds["sin 2πx"] / 2)),
-        figure=Chart(
-            Panel(
-                "pieces",
-                "largest error",
-                log="xy",
-                lines={name: (widths, errors[name]) for name in SMOOTH_FUNCTIONS},
-                bounds={f"bound for {name}": (widths, bounds[name]) for name in SMOOTH_FUNCTIONS},
-            )
+        figure=Panel(
+            "pieces",
+            "largest error",
+            log="xy",
+            lines={name: (widths, errors[name]) for name in SMOOTH_FUNCTIONS},
+            bounds={f"bound for {name}": (widths, bounds[name]) for name in SMOOTH_FUNCTIONS},
         ),
     )
 
@@ -280,14 +278,12 @@ def dense(key):
             )
         ),
         assumed=("the largest difference is taken over a grid of 4,097 points",),
-        figure=Chart(
-            Panel(
-                "pieces",
-                "largest error",
-                log="xy",
-                lines={name: (widths, errors[name]) for name in functions},
-                bounds={"ω(f, 1/m), Weierstrass": (widths, bounds["Weierstrass"])},
-            )
+        figure=Panel(
+            "pieces",
+            "largest error",
+            log="xy",
+            lines={name: (widths, errors[name]) for name in functions},
+            bounds={"ω(f, 1/m), Weierstrass": (widths, bounds["Weierstrass"])},
         ),
     )
 
@@ -331,10 +327,8 @@ def universal(key, scale):
         at_most(f"largest error of {widths[-1]} units", errors[-1], limit),
         at_most("on the line, against max|f''| h²/8", line_errors, [1 / m**2 for m in (4, 16, 64)]),
         refuted(at_most("largest error of 20 units", errors[0], limit)),
-        figure=Chart(
-            Panel(
-                "units", "largest error", points={"random ReLU units": (widths, errors)}, log="xy"
-            )
+        figure=Panel(
+            "units", "largest error", points={"random ReLU units": (widths, errors)}, log="xy"
         ),
     )
 
@@ -369,5 +363,5 @@ def curve_and_polygon(key):
         ),
         at_most("largest gap, against the bound", largest, max_second / (8 * 9**2)),
         close("through the points", _evaluate(net, t), f(t)),
-        figure=Chart(Panel("x", "f(x)", lines=lines, points={"knots": (t, f(t))})),
+        figure=Panel("x", "f(x)", lines=lines, points={"knots": (t, f(t))}),
     )

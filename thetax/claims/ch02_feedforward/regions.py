@@ -9,8 +9,8 @@ from scipy.optimize import linprog
 from ... import certify, explain, layers
 from ...core import predict
 from ...layers import Chain, Linear
-from ...plot import Chart, Panel
-from ..engine.check import at_least, at_most, close, equal, refuted
+from ...plot import Panel
+from ..engine.check import at_least, at_most, close, close_derivative, equal, refuted
 from ..engine.claim import Verdict, claim, erratum
 
 
@@ -125,12 +125,8 @@ def cells(rng):
     return Verdict(
         close("the layer, against diag(κ)(Wx + b)", outputs, kappa * (xs @ W.T + b)),
         equal("the midpoint of two points of a cell is in the cell", middle, kappa[a[pairs]]),
-        close(
-            "slopes, against diag(κ)W",
-            slopes[inside],
-            (kappa[..., None] * W)[inside],
-            tolerance=1e-8,
-            method="finite differences",
+        close_derivative(
+            "slopes, against diag(κ)W", slopes[inside], (kappa[..., None] * W)[inside]
         ),
         close("total area of the cells in a window", partition.areas.sum(), 48.0, tolerance=1e-9),
         close("matrices of the cells, against diag(κ)W", partition.A, patterns[..., None] * W),
@@ -216,15 +212,13 @@ def zaslavsky(rng):
         ),
         at_most("degenerate lines, against R(4, 2)", [parallel, central], R(4, 2)),
         equal("R(4, 2)", R(4, 2), 11),
-        figure=Chart(
-            Panel(
-                "hyperplanes m",
-                "regions",
-                log="y",
-                lines={f"R(m, {n})": (ms, [R(int(m), n) for m in ms]) for n in (1, 2, 3)},
-                points={"counted": ([m for m, n in sizes], counts)},
-                bounds={"all patterns": (ms, 2.0**ms)},
-            )
+        figure=Panel(
+            "hyperplanes m",
+            "regions",
+            log="y",
+            lines={f"R(m, {n})": (ms, [R(int(m), n) for m in ms]) for n in (1, 2, 3)},
+            points={"counted": ([m for m, n in sizes], counts)},
+            bounds={"all patterns": (ms, 2.0**ms)},
         ),
     )
 

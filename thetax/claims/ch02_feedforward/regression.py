@@ -10,9 +10,9 @@ from scipy import special, stats
 from ... import explain, layers, models, train, tree
 from ...core import run
 from ...layers import Linear
-from ...plot import Chart, Panel
+from ...plot import Panel
 from ..engine import differences
-from ..engine.check import at_least, at_most, close, equal, refuted
+from ..engine.check import at_least, at_most, close, close_derivative, equal, refuted
 from ..engine.claim import Verdict, claim, erratum
 from ..engine.numpy_rng import numpy_rng
 
@@ -105,13 +105,7 @@ def least_squares_is_convex(key):
     middle = values(jnp.asarray(u + v) / 2)
     ends = (values(jnp.asarray(u)) + values(jnp.asarray(v))) / 2
     return Verdict(
-        close(
-            "Hessian by differences",
-            by_differences,
-            gram,
-            tolerance=1e-4,
-            method="finite differences",
-        ),
+        close_derivative("Hessian by differences", by_differences, gram, tolerance=1e-4),
         close("Hessian by hvp", exact, gram, tolerance=1e-10),
         at_least("smallest eigenvalue", np.linalg.eigvalsh(np.asarray(exact)).min(), -1e-10),
         at_most(
@@ -156,13 +150,7 @@ def least_squares_gradient(key):
         formula = X @ X.T @ w - X @ y
         checks += [
             close(f"automatic differentiation, d={d}, n={n}", gradient, formula, tolerance=1e-10),
-            close(
-                f"finite differences, d={d}, n={n}",
-                numeric,
-                formula,
-                tolerance=1e-7,
-                method="finite differences",
-            ),
+            close_derivative(f"finite differences, d={d}, n={n}", numeric, formula, tolerance=1e-7),
         ]
     return Verdict(*checks)
 
@@ -184,9 +172,7 @@ def least_squares_gradient_erratum(key):
     _, numeric = _gradients(S, z, w)
 
     def gradient(form, formula):
-        return close(
-            f"{form}, d = n = 5", formula, numeric, tolerance=1e-6, method="finite differences"
-        )
+        return close_derivative(f"{form}, d = n = 5", formula, numeric, tolerance=1e-6)
 
     def multiplies(form, gram):
         return equal(
@@ -262,13 +248,11 @@ def ordinary_least_squares(key):
             tolerance=1e-6,
         ),
         assumptions=[at_least("rank of X", np.linalg.matrix_rank(X), 4)],
-        figure=Chart(
-            Panel(
-                "step",
-                "mean loss above the minimum",
-                lines={"gradient descent": (np.arange(1, 121), excess[:120])},
-                log="y",
-            )
+        figure=Panel(
+            "step",
+            "mean loss above the minimum",
+            lines={"gradient descent": (np.arange(1, 121), excess[:120])},
+            log="y",
         ),
     )
 
@@ -306,8 +290,8 @@ def logistic_model(rng):
         at_least("least value on [−30, 30], above 0", inner.min(), np.nextafter(0, 1)),
         at_most("largest value on [−30, 30], below 1", inner.max(), np.nextafter(1, 0)),
         close("log-odds", np.log(f / (1 - f)), [sum(w[0] * x) for x in xs], tolerance=1e-9),
-        figure=Chart(
-            Panel("log-odds z", "probability σ(z)", lines={"sigmoid": (grid, special.expit(grid))})
+        figure=Panel(
+            "log-odds z", "probability σ(z)", lines={"sigmoid": (grid, special.expit(grid))}
         ),
     )
 
@@ -356,13 +340,11 @@ def logistic_loss(rng):
                 tolerance=1e-6,
             )
         ),
-        figure=Chart(
-            Panel(
-                "margin (2y − 1) wᵀx",
-                "loss",
-                lines={"log(1 + exp(−margin))": (grid, np.logaddexp(0, -grid))},
-                bounds={"mistake": (grid, (grid < 0).astype(float))},
-            )
+        figure=Panel(
+            "margin (2y − 1) wᵀx",
+            "loss",
+            lines={"log(1 + exp(−margin))": (grid, np.logaddexp(0, -grid))},
+            bounds={"mistake": (grid, (grid < 0).astype(float))},
         ),
     )
 
@@ -389,24 +371,14 @@ def logistic_gradient(rng):
         exact = np.asarray(jax.hessian(loss)(jnp.asarray(w)))
         formula = s * (1 - s) * np.outer(x, x)
         checks += [
-            close(
-                f"gradient by finite differences, y={y}",
-                numeric,
-                (s - y) * x,
-                tolerance=1e-8,
-                method="finite differences",
-            ),
+            close_derivative(f"gradient by finite differences, y={y}", numeric, (s - y) * x),
             close(
                 f"gradient by automatic differentiation, y={y}",
                 jax.grad(loss)(jnp.asarray(w)),
                 (s - y) * x,
             ),
-            close(
-                f"Hessian by finite differences, y={y}",
-                numeric_hessian,
-                formula,
-                tolerance=1e-4,
-                method="finite differences",
+            close_derivative(
+                f"Hessian by finite differences, y={y}", numeric_hessian, formula, tolerance=1e-4
             ),
             close(f"Hessian by automatic differentiation, y={y}", exact, formula),
             at_least(f"smallest eigenvalue, y={y}", np.linalg.eigvalsh(exact).min(), -1e-10),

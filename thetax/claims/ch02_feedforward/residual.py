@@ -17,7 +17,7 @@ from ...layers import Chain, Concat, Linear, Residual, centred
 from ...models import MLP
 from ...plot import Chart, Panel
 from ..engine import differences
-from ..engine.check import at_least, at_most, between, close, equal, refuted
+from ..engine.check import at_least, at_most, between, close, close_derivative, equal, refuted
 from ..engine.claim import Verdict, claim
 
 ACTIVATIONS = {
@@ -48,11 +48,7 @@ def _by_differences(name, make, arrays):
         numeric = differences.jacobian(
             lambda a, part=part: functional({**arrays, part: a}), arrays[part]
         )
-        checks += [
-            close(
-                f"{name}, by {part}", gradient, numeric, tolerance=1e-8, method="finite differences"
-            )
-        ]
+        checks += [close_derivative(f"{name}, by {part}", gradient, numeric)]
     return checks
 
 
@@ -192,13 +188,11 @@ def identity_learning(key):
             10.0,
         ),
         at_most("residual loss, small weights", final["residual, small weights"], 0.01),
-        figure=Chart(
-            Panel(
-                "step",
-                "loss",
-                lines={n: (steps, np.asarray(v)) for n, v in losses.items()},
-                log="y",
-            )
+        figure=Panel(
+            "step",
+            "loss",
+            lines={n: (steps, np.asarray(v)) for n, v in losses.items()},
+            log="y",
         ),
     )
 

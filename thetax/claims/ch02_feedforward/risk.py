@@ -9,9 +9,18 @@ from scipy import special
 
 from ... import data, layers, models, train
 from ...layers import Linear
-from ...plot import Chart, Panel
+from ...plot import Panel
 from ..engine import differences
-from ..engine.check import at_least, at_most, between, close, equal, refuted, within
+from ..engine.check import (
+    at_least,
+    at_most,
+    between,
+    close,
+    close_derivative,
+    equal,
+    refuted,
+    within,
+)
 from ..engine.claim import Verdict, claim
 
 
@@ -23,13 +32,7 @@ def squared_loss(rng):
     numeric = differences.jacobian(loss, f)
     return Verdict(
         close("value", loss(jnp.asarray(f)).item(), sum((a - b) ** 2 for a, b in zip(y, f)) / 2),
-        close(
-            "gradient by finite differences",
-            numeric,
-            f - y,
-            tolerance=1e-9,
-            method="finite differences",
-        ),
+        close_derivative("gradient by finite differences", numeric, f - y, tolerance=1e-9),
         close("gradient by automatic differentiation", jax.grad(loss)(jnp.asarray(f)), f - y),
         refuted(close("with the opposite sign", numeric, y - f, tolerance=1e-6)),
     )
@@ -51,13 +54,7 @@ def softmax(rng):
         close("against the loop", s, loop, tolerance=1e-14),
         close("sum", s.sum(), 1.0, tolerance=1e-14),
         close("7 added to all z", shifted, s, tolerance=1e-14),
-        close(
-            "Jacobian",
-            numeric,
-            np.diag(loop) - np.outer(loop, loop),
-            tolerance=1e-9,
-            method="finite differences",
-        ),
+        close_derivative("Jacobian", numeric, np.diag(loop) - np.outer(loop, loop), tolerance=1e-9),
         close("at 10,000, 0 and 10,000", huge, np.array([0.5, 0.0, 0.5]), tolerance=1e-14),
         refuted(close("all z doubled", layers.softmax(jnp.asarray(2 * z)), s, tolerance=1e-3)),
     )
@@ -87,13 +84,7 @@ def cross_entropy(rng):
         close("minus the logit, plus scipy's log-sum-exp", measured, second),
         close("at logits 10,000 and 0, labelled 1", extreme, 1e4, tolerance=1e-9),
         at_least("least loss", measured.min(), 0.0),
-        close(
-            "gradient",
-            numeric,
-            special.softmax(z) - np.eye(4)[y],
-            tolerance=1e-9,
-            method="finite differences",
-        ),
+        close_derivative("gradient", numeric, special.softmax(z) - np.eye(4)[y], tolerance=1e-9),
         refuted(close("without minus e_y", numeric, special.softmax(z), tolerance=1e-3)),
     )
 
@@ -182,8 +173,8 @@ def empirical_risk(rng):
         between(
             "variance at 50 over variance at 200", risks[50].var() / risks[200].var(), 3.2, 4.8
         ),
-        figure=Chart(
-            Panel("empirical risk", "density", lines=lines, vertical_lines={"expected risk": truth})
+        figure=Panel(
+            "empirical risk", "density", lines=lines, vertical_lines={"expected risk": truth}
         ),
     )
 
@@ -242,12 +233,10 @@ def training_and_validation(key, rng):
         at_most("mean training error, below the mean true risk", training.mean(), truth.mean()),
         unbiased("validation error less true risk", validation - truth),
         refuted(unbiased("training error less true risk", training - truth)),
-        figure=Chart(
-            Panel(
-                "mean squared error",
-                "density",
-                lines=lines,
-                vertical_lines={"mean true risk": truth.mean()},
-            )
+        figure=Panel(
+            "mean squared error",
+            "density",
+            lines=lines,
+            vertical_lines={"mean true risk": truth.mean()},
         ),
     )

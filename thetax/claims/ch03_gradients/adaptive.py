@@ -10,7 +10,7 @@ import optax
 
 from ... import train
 from ...core import run
-from ...plot import Chart, Panel
+from ...plot import Panel
 from ..engine.check import at_least, at_most, close, equal, refuted, within
 from ..engine.claim import Verdict, claim, erratum
 from .problems import descent
@@ -152,16 +152,14 @@ def adagrad_effective(key, rng):
             adagrad_steps,
             gd_steps / 2,
         ),
-        figure=Chart(
-            Panel(
-                "step",
-                "effective rate",
-                log="y",
-                lines={
-                    f"word in {X[:, i].sum():.0f} of 600 texts": (t, rates[:, i])
-                    for i in order[[0, 4, 9]]
-                },
-            )
+        figure=Panel(
+            "step",
+            "effective rate",
+            log="y",
+            lines={
+                f"word in {X[:, i].sum():.0f} of 600 texts": (t, rates[:, i])
+                for i in order[[0, 4, 9]]
+            },
         ),
     )
 
@@ -249,15 +247,13 @@ def adam(rng):
             3.162,
             tolerance=5e-4,
         ),
-        figure=Chart(
-            Panel(
-                "step",
-                "step over η, constant gradient",
-                lines={
-                    "corrected": (t, np.abs(constant_steps[:, 0]) / 0.02),
-                    "uncorrected": (t, np.abs(uncorrected_steps[:, 0]) / 0.02),
-                },
-            )
+        figure=Panel(
+            "step",
+            "step over η, constant gradient",
+            lines={
+                "corrected": (t, np.abs(constant_steps[:, 0]) / 0.02),
+                "uncorrected": (t, np.abs(uncorrected_steps[:, 0]) / 0.02),
+            },
         ),
     )
 
@@ -338,13 +334,11 @@ def adam_averages(key):
             relative=True,
             method="trend",
         ),
-        figure=Chart(
-            Panel(
-                "step",
-                "value",
-                lines={"gradient": (t, np.asarray(g[5000:5150, 0])), "m": (t, m[4000:4150, 0])},
-                bounds={"mean of the gradient": (t, 0 * t + mean)},
-            )
+        figure=Panel(
+            "step",
+            "value",
+            lines={"gradient": (t, np.asarray(g[5000:5150, 0])), "m": (t, m[4000:4150, 0])},
+            bounds={"mean of the gradient": (t, 0 * t + mean)},
         ),
     )
 

@@ -10,8 +10,8 @@ import numpy as np
 from ... import layers, train
 from ...core import apply
 from ...jaxpr import inner_programs
-from ...plot import Chart, Panel
-from ..engine.check import at_most, between, close, equal, refuted
+from ...plot import Panel
+from ..engine.check import at_most, between, close, close_derivative, equal, refuted
 from ..engine.claim import Verdict, claim
 from ..engine.differences import jacobian
 from .backprop import backward, squared_loss
@@ -110,17 +110,15 @@ def linear_time(key):
             np.diff(quadratic, 2),
             np.full(5, pull),
         ),
-        figure=Chart(
-            Panel(
-                "layers",
-                "multiply-adds",
-                lines={
-                    "forward": (depths, forward),
-                    "backward": (depths, backward_cost),
-                    "backward, without reuse": (small_depths, quadratic),
-                },
-                bounds={"3 × forward": (depths, 3 * forward)},
-            )
+        figure=Panel(
+            "layers",
+            "multiply-adds",
+            lines={
+                "forward": (depths, forward),
+                "backward": (depths, backward_cost),
+                "backward, without reuse": (small_depths, quadratic),
+            },
+            bounds={"3 × forward": (depths, 3 * forward)},
         ),
     )
 
@@ -196,13 +194,11 @@ def autodiff(key):
             relative=True,
         ),
         close("reverse, against dual numbers", reverse, forward, relative=True),
-        close(
+        close_derivative(
             "reverse, against finite differences",
             reverse,
             jacobian(lambda t: diamond(jnp, t), theta),
-            tolerance=1e-8,
             relative=True,
-            method="finite differences",
         ),
         close(
             "a weight used twice: its gradients add up",

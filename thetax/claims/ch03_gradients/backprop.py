@@ -11,8 +11,8 @@ import numpy as np
 
 from ... import layers, train, tree
 from ...core import apply
-from ...plot import Chart, Panel
-from ..engine.check import close, equal
+from ...plot import Panel
+from ..engine.check import close, close_derivative, equal
 from ..engine.claim import Verdict, claim, erratum
 from ..engine.differences import jacobian
 
@@ -120,13 +120,7 @@ def delta(key):
         for ell, h in enumerate(result.activations):
             expected = jacobian(remaining_loss(chain, ell, loss, y), h)
             checks.append(
-                close(
-                    f"δ_{ell}, {name}",
-                    result.deltas[ell],
-                    expected,
-                    tolerance=1e-9,
-                    method="finite differences",
-                )
+                close_derivative(f"δ_{ell}, {name}", result.deltas[ell], expected, tolerance=1e-9)
             )
         last = np.asarray(result.activations[-1])
         soft = np.exp(last) / np.exp(last).sum()
@@ -162,12 +156,8 @@ def recursion(key):
         checks.append(close(f"δ_{ell} by full Jacobians", result.deltas[ell], product))
         slope = jacobian(remaining_loss(chain, ell, squared_loss, y), result.activations[ell])
         checks.append(
-            close(
-                f"δ_{ell} by finite differences",
-                result.deltas[ell],
-                slope,
-                tolerance=1e-9,
-                method="finite differences",
+            close_derivative(
+                f"δ_{ell} by finite differences", result.deltas[ell], slope, tolerance=1e-9
             )
         )
     dense = chain.layers[0].layers[0]
@@ -189,18 +179,16 @@ def recursion(key):
     )
 
 
-def _pathways(result: Any, jacobians: list[np.ndarray]) -> Chart:
+def _pathways(result: Any, jacobians: list[np.ndarray]) -> Panel:
     ell = np.arange(6)
     sizes = [np.linalg.norm(np.asarray(delta)) for delta in result.deltas]
     ends = np.asarray(result.deltas[-1])
     by_hand = [np.linalg.norm(reduce(lambda d, J: J.T @ d, jacobians[i:][::-1], ends)) for i in ell]
-    return Chart(
-        Panel(
-            "layer",
-            "length of δ",
-            lines={"backpropagated": (ell, sizes)},
-            points={"full Jacobians": (ell, by_hand)},
-        )
+    return Panel(
+        "layer",
+        "length of δ",
+        lines={"backpropagated": (ell, sizes)},
+        points={"full Jacobians": (ell, by_hand)},
     )
 
 
@@ -228,23 +216,9 @@ def recursion_printed(key):
         expected = jacobian(remaining_loss(chain, ell, squared_loss, y), h)
         quotients = (after[:, None] / h[None]).T @ np.asarray(result.deltas[ell + 1])
         printed.append(
-            close(
-                f"δ_{ell} by quotients",
-                quotients,
-                expected,
-                tolerance=1e-9,
-                method="finite differences",
-            )
+            close_derivative(f"δ_{ell} by quotients", quotients, expected, tolerance=1e-9)
         )
-        checks.append(
-            close(
-                f"δ_{ell}",
-                result.deltas[ell],
-                expected,
-                tolerance=1e-9,
-                method="finite differences",
-            )
-        )
+        checks.append(close_derivative(f"δ_{ell}", result.deltas[ell], expected, tolerance=1e-9))
     return Verdict(*checks, printed=printed)
 
 
@@ -273,12 +247,11 @@ def parameters(key):
             lambda v, back=back, x=x, y=y: squared_loss(back(v)(x), jnp.asarray(y)), theta
         )
         checks.append(
-            close(
+            close_derivative(
                 f"all {len(theta)} parameters of the {name} chain",
                 tree.ravel(result.gradient)[0],
                 expected,
                 tolerance=1e-9,
-                method="finite differences",
             )
         )
     for i, layer in enumerate(chain.layers[::2]):

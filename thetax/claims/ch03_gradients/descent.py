@@ -13,7 +13,7 @@ from scipy.linalg import expm
 from ... import explain, layers, models, train
 from ...core import run
 from ...plot import Chart, Panel
-from ..engine.check import at_least, at_most, close, refuted
+from ..engine.check import at_least, at_most, close, close_derivative, refuted
 from ..engine.claim import Verdict, claim, erratum
 from .problems import descent, hills, logistic, quadratic, ripples, spectrum
 
@@ -37,13 +37,11 @@ def gd(rng):
     return Verdict(
         close("the iterates, to t = 60", iterates, powers, tolerance=1e-10),
         refuted(close("with the opposite sign", iterates, uphill, tolerance=1e-10)),
-        figure=Chart(
-            Panel(
-                "step",
-                "distance along an eigenvector",
-                lines={f"λ = {v:.2g}": (t, components[:, i]) for i, v in enumerate(values)},
-                log="y",
-            )
+        figure=Panel(
+            "step",
+            "distance along an eigenvector",
+            lines={f"λ = {v:.2g}": (t, components[:, i]) for i, v in enumerate(values)},
+            log="y",
         ),
     )
 
@@ -98,14 +96,7 @@ def flow(rng):
             method="trend",
         ),
         at_most("increase of the loss along the flow", np.diff(h), 0.0, slack=1e-10),
-        close(
-            "dh/dt, against −‖∇h‖²",
-            slope,
-            -squares,
-            tolerance=2e-3,
-            relative=True,
-            method="finite differences",
-        ),
+        close_derivative("dh/dt, against −‖∇h‖²", slope, -squares, tolerance=2e-3, relative=True),
         refuted(
             close("dh/dt, against −‖∇h‖", slope, -np.sqrt(squares), tolerance=2e-3, relative=True)
         ),
@@ -238,13 +229,11 @@ def descent_step(rng):
     return Verdict(
         *checks,
         close("quadratic along the top eigenvector: equality", change, bound),
-        figure=Chart(
-            Panel(
-                "learning rate × L",
-                "change of h × L, over ‖∇h‖²",
-                points=points,
-                bounds={"the bound": (eta, -eta * (1 - eta / 2))},
-            )
+        figure=Panel(
+            "learning rate × L",
+            "change of h × L, over ‖∇h‖²",
+            points=points,
+            bounds={"the bound": (eta, -eta * (1 - eta / 2))},
         ),
     )
 
@@ -312,9 +301,7 @@ def two_over_l(key, rng):
         at_most("η = 1.99/L: h decreases", np.diff(path[0.995]), -1e-6),
         close("η = 2/L: h is constant", path[1], path[1][0], tolerance=1e-10),
         at_least("η = 2.01/L: h increases", np.diff(path[1.005]), 1e-6),
-        figure=Chart(
-            Panel("step", "h", lines={f"η = {2 * f:g}/L": (t, h) for f, h in path.items()})
-        ),
+        figure=Panel("step", "h", lines={f"η = {2 * f:g}/L": (t, h) for f, h in path.items()}),
     )
 
 
@@ -361,16 +348,12 @@ def sufficient(rng):
         close(
             "worst-case change at that rate, × 2L / ‖∇h‖²", 2 * worst.min(), -1.0, tolerance=1e-6
         ),
-        figure=Chart(
-            Panel(
-                "step",
-                "decrease of log(1 + θ²)",
-                log="y",
-                lines={"measured": (t[:30], np.maximum(h[:30, 0] - h[1:31, 0], 1e-12))},
-                bounds={
-                    "guaranteed": (t[:30], np.maximum(square[:30, 0] / (2 * problem.L), 1e-12))
-                },
-            )
+        figure=Panel(
+            "step",
+            "decrease of log(1 + θ²)",
+            log="y",
+            lines={"measured": (t[:30], np.maximum(h[:30, 0] - h[1:31, 0], 1e-12))},
+            bounds={"guaranteed": (t[:30], np.maximum(square[:30, 0] / (2 * problem.L), 1e-12))},
         ),
     )
 

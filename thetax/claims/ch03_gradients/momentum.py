@@ -332,14 +332,12 @@ def heavy_ball(rng):
                 method="trend",
             )
         ),
-        figure=Chart(
-            Panel(
-                "step",
-                "distance to the minimum",
-                log="y",
-                lines={"heavy ball": (t, size), "descent": (t, np.linalg.norm(gd_path, axis=1))},
-                bounds={f"{rho:.3f}^t": (t, size[0] * rho**t)},
-            )
+        figure=Panel(
+            "step",
+            "distance to the minimum",
+            log="y",
+            lines={"heavy ball": (t, size), "descent": (t, np.linalg.norm(gd_path, axis=1))},
+            bounds={f"{rho:.3f}^t": (t, size[0] * rho**t)},
         ),
     )
 
@@ -399,13 +397,11 @@ def constant_gradient(rng):
     return Verdict(
         *checks,
         close("the limit, β = 0.9", limit, -eta / (1 - 0.9) * slope),
-        figure=Chart(
-            Panel(
-                "step t",
-                "length of the step, over ηδ",
-                lines=lines,
-                bounds={"1/(1 − β), β = 0.9": (t, 0 * t + 10.0)},
-            )
+        figure=Panel(
+            "step t",
+            "length of the step, over ηδ",
+            lines=lines,
+            bounds={"1/(1 − β), β = 0.9": (t, 0 * t + 10.0)},
         ),
     )
 

@@ -6,7 +6,7 @@ import optax
 from scipy.optimize import brentq
 
 from ... import explain
-from ...plot import Chart, Panel
+from ...plot import Panel
 from ..engine.check import at_least, at_most, close, equal, falls, refuted
 from ..engine.claim import Verdict, claim, erratum
 from ..engine.numpy_rng import numpy_rng
@@ -71,16 +71,12 @@ def critical(key):
             )
         ),
         assumptions=[at_most("the curvature on a grid", curvatures, 2.0), at_least("h", h, 0.0)],
-        figure=Chart(
-            Panel(
-                "steps T",
-                "smallest ‖∇h‖ so far",
-                lines={
-                    f"run {i + 1}": (T[:, 0], np.maximum(min_so_far[:, i], 1e-8)) for i in range(3)
-                },
-                bounds={"bound for run 1": (T[:, 0], bound[:, 0])},
-                log="xy",
-            )
+        figure=Panel(
+            "steps T",
+            "smallest ‖∇h‖ so far",
+            lines={f"run {i + 1}": (T[:, 0], np.maximum(min_so_far[:, i], 1e-8)) for i in range(3)},
+            bounds={"bound for run 1": (T[:, 0], bound[:, 0])},
+            log="xy",
         ),
     )
 
@@ -192,14 +188,12 @@ def pl(rng):
         ),
         close("θ⁴: the ratio is 8θ²", fourth.values, 8 * theta**2, tolerance=1e-9),
         refuted(at_least("θ⁴ near 0: smallest ratio", fourth.constant, 1e-6)),
-        figure=Chart(
-            Panel(
-                "θ",
-                "½‖∇h‖²",
-                log="y",
-                lines={"θ² + 3 sin²θ": (grid[:, 0], wave.gradient(grid)[:, 0] ** 2 / 2)},
-                bounds={"μ (h − h*), μ = 1/32": (grid[:, 0], wave.value(grid) / 32)},
-            )
+        figure=Panel(
+            "θ",
+            "½‖∇h‖²",
+            log="y",
+            lines={"θ² + 3 sin²θ": (grid[:, 0], wave.gradient(grid)[:, 0] ** 2 / 2)},
+            bounds={"μ (h − h*), μ = 1/32": (grid[:, 0], wave.value(grid) / 32)},
         ),
     )
 
@@ -308,7 +302,7 @@ def geometric(rng):
     return Verdict(
         *checks,
         assumptions=assumptions,
-        figure=Chart(Panel("steps T", "h − h*", lines=lines, bounds=bounds, log="y")),
+        figure=Panel("steps T", "h − h*", lines=lines, bounds=bounds, log="y"),
     )
 
 

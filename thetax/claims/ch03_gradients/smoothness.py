@@ -6,8 +6,8 @@ import optax
 from scipy.optimize import brentq
 
 from ... import explain
-from ...plot import Chart, Panel
-from ..engine.check import at_least, at_most, between, close, refuted
+from ...plot import Panel
+from ..engine.check import at_least, at_most, between, close, close_derivative, refuted
 from ..engine.claim import Verdict, claim, erratum
 from .problems import descent, hills, least_squares, logistic
 
@@ -97,12 +97,11 @@ def smooth_hessian(key, rng):
     return Verdict(
         *checks,
         between("½(θ)₊²: largest ratio", kink.constant, 0.999, 1 + 1e-12, method="brute force"),
-        close(
+        close_derivative(
             "½(θ)₊²: second derivative left and right of 0",
             second_derivatives,
             np.array([0.0, 1.0]),
             tolerance=1e-6,
-            method="finite differences",
         ),
     )
 
@@ -134,20 +133,18 @@ def taylor(rng):
     )
 
 
-def _expansions(end: float) -> Chart:
+def _expansions(end: float) -> Panel:
     theta = np.linspace(0.5, 1.15, 100)
     second = lambda bend: 1 + 4 * (theta - 1) + bend / 2 * (theta - 1) ** 2
-    return Chart(
-        Panel(
-            "θ",
-            "value",
-            lines={
-                "h = θ⁴": (theta, theta**4),
-                "with the Hessian at θ₁ = 1": (theta, second(12.0)),
-            },
-            points={"one step of descent": ([1.0, end], [1.0, end**4])},
-            bounds={"L = 15.9 on this range: above h": (theta, second(12 * 1.15**2))},
-        )
+    return Panel(
+        "θ",
+        "value",
+        lines={
+            "h = θ⁴": (theta, theta**4),
+            "with the Hessian at θ₁ = 1": (theta, second(12.0)),
+        },
+        points={"one step of descent": ([1.0, end], [1.0, end**4])},
+        bounds={"L = 15.9 on this range: above h": (theta, second(12 * 1.15**2))},
     )
 
 

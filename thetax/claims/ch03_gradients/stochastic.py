@@ -127,16 +127,14 @@ def unbiased(rng):
         close("variance with replacement, B = 3, all 1728 batches", variance_with, sigma / 3),
         refuted(close("without replacement, against σ²/B", variances, sigma / B)),
         close("mean with replacement", mean(g), full_gradient, tolerance=1e-15),
-        figure=Chart(
-            Panel(
-                "examples in a batch",
-                "variance of the batch gradient",
-                points={"all batches": (B, variances)},
-                bounds={
-                    "σ²/B": (B, sigma / B),
-                    "· (n − B)/(n − 1)": (B, sigma / B * (n - B) / (n - 1)),
-                },
-            )
+        figure=Panel(
+            "examples in a batch",
+            "variance of the batch gradient",
+            points={"all batches": (B, variances)},
+            bounds={
+                "σ²/B": (B, sigma / B),
+                "· (n − B)/(n − 1)": (B, sigma / B * (n - B) / (n - 1)),
+            },
         ),
     )
 
@@ -190,23 +188,21 @@ def converges(key, scale):
         refuted(
             close("variance over η/2", stationary / (etas / 2), 1.0, tolerance=0.05, method="trend")
         ),
-        figure=Chart(
-            Panel(
-                "step",
-                "mean of θ²",
-                log="xy",
-                lines={
-                    "η = 1/t": (shown_steps, squares[shown_steps - 1, 0]),
-                    **{
-                        f"η = {eta:g}": (t[:600], np.asarray(constant_rate)[i])
-                        for i, eta in enumerate(etas[:2])
-                    },
+        figure=Panel(
+            "step",
+            "mean of θ²",
+            log="xy",
+            lines={
+                "η = 1/t": (shown_steps, squares[shown_steps - 1, 0]),
+                **{
+                    f"η = {eta:g}": (t[:600], np.asarray(constant_rate)[i])
+                    for i, eta in enumerate(etas[:2])
                 },
-                bounds={
-                    "1/t": (t[[0, -1]], 1 / t[[0, -1]]),
-                    "η/(2 − η)": (t[[0, 599]], [1 / 9] * 2),
-                },
-            )
+            },
+            bounds={
+                "1/t": (t[[0, -1]], 1 / t[[0, -1]]),
+                "η/(2 − η)": (t[[0, 599]], [1 / 9] * 2),
+            },
         ),
     )
 

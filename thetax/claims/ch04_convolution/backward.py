@@ -8,7 +8,7 @@ import numpy as np
 from scipy import signal
 
 from ... import layers, train
-from ..engine.check import close, equal
+from ..engine.check import close, close_derivative, equal
 from ..engine.claim import Verdict, claim, erratum
 from ..engine.differences import jacobian
 from ..engine.numpy_rng import numpy_rng
@@ -62,13 +62,7 @@ def to_the_image(key):
     ]
     A = np.asarray(layers.matrix_of(lambda x: full_convolution(jnp.asarray(w), x), x.shape))
     return Verdict(
-        close(
-            "by finite differences",
-            gradient,
-            jacobian(value, x),
-            tolerance=1e-8,
-            method="finite differences",
-        ),
+        close_derivative("by finite differences", gradient, jacobian(value, x)),
         close("the double sum", gradient, sums),
         close("layers.correlate", correlate_channel(w, d), sums),
         close("scipy's correlate2d", signal.correlate2d(d, w, mode="valid"), sums),
@@ -124,13 +118,7 @@ def to_the_kernel(key):
         for m in range(3)
     ]
     return Verdict(
-        close(
-            "by finite differences",
-            gradient,
-            jacobian(value, w),
-            tolerance=1e-8,
-            method="finite differences",
-        ),
+        close_derivative("by finite differences", gradient, jacobian(value, w)),
         close("the double sum", gradient, sums),
         close("layers.correlate", correlate_channel(x, d), sums),
         close("scipy's correlate2d", signal.correlate2d(d, x, mode="valid"), sums),
@@ -235,20 +223,15 @@ def nonlinearity(rng):
             smooth_result.deltas[1],
             (1 - np.tanh(a) ** 2) * np.asarray(smooth_result.deltas[2]),
         ),
-        close(
-            "δ of the input, by finite differences",
-            smooth_result.deltas[0],
-            jacobian(value, x),
-            tolerance=1e-8,
-            method="finite differences",
+        close_derivative(
+            "δ of the input, by finite differences", smooth_result.deltas[0], jacobian(value, x)
         ),
-        close(
+        close_derivative(
             "δ of the input of the rectifier network, at this point",
             result.deltas[0],
             jacobian(relu_value, x, step=1e-6),
             tolerance=1e-7,
             relative=True,
-            method="finite differences",
         ),
         equal("the rectifier commutes with shifts", layers.relu(shift(x)), shift(layers.relu(x))),
         close("the network commutes with shifts", chain(shift(x)), shift(chain(x))),

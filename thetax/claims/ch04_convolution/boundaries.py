@@ -8,7 +8,7 @@ import numpy as np
 from scipy import ndimage, signal
 
 from ... import layers
-from ..engine.check import close, equal, refuted
+from ..engine.check import close, close_derivative, equal, refuted
 from ..engine.claim import Verdict, claim
 from ..engine.differences import jacobian
 from .signals import convolve_channel, correlate_channel
@@ -156,12 +156,8 @@ def images(rng):
         close(
             "separable kernel, against two passes", convolve_channel(np.outer(u, v), x), two_passes
         ),
-        close(
-            "gradient by W", ours[0], differences[0], tolerance=1e-8, method="finite differences"
-        ),
-        close(
-            "gradient by I", ours[1], differences[1], tolerance=1e-8, method="finite differences"
-        ),
+        close_derivative("gradient by W", ours[0], differences[0]),
+        close_derivative("gradient by I", ours[1], differences[1]),
     )
 
 
@@ -191,20 +187,8 @@ def correlated_images(rng):
             )
             for mode in MODES
         ],
-        close(
-            "gradient by w, by finite differences",
-            ours[0],
-            differences[0],
-            tolerance=1e-8,
-            method="finite differences",
-        ),
+        close_derivative("gradient by w, by finite differences", ours[0], differences[0]),
         close("gradient by w: a correlation", ours[0], correlate_channel(d, x)),
-        close(
-            "gradient by x, by finite differences",
-            ours[1],
-            differences[1],
-            tolerance=1e-8,
-            method="finite differences",
-        ),
+        close_derivative("gradient by x, by finite differences", ours[1], differences[1]),
         close("gradient by x: a full convolution", ours[1], convolve_channel(w, d)),
     )

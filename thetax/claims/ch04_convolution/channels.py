@@ -8,7 +8,7 @@ import numpy as np
 from scipy import signal
 
 from ... import data, layers, tree
-from ..engine.check import at_least, close, equal, refuted
+from ..engine.check import at_least, close, close_derivative, equal, refuted
 from ..engine.claim import Verdict, claim, erratum
 from ..engine.differences import jacobian
 from .signals import correlate_channel, random_integers
@@ -48,12 +48,8 @@ def channels(key, rng):
             by_pairs(W, x),
         ),
         close("1 by 1: a matrix on the channels", pixelwise, np.einsum("cr,rij->cij", M, x)),
-        close(
-            "gradient by W",
-            jax.jit(jax.grad(value))(jnp.asarray(W)),
-            jacobian(value, W),
-            tolerance=1e-8,
-            method="finite differences",
+        close_derivative(
+            "gradient by W", jax.jit(jax.grad(value))(jnp.asarray(W)), jacobian(value, W)
         ),
         equal("parameters", tree.size(layer), 4 * 3 * 5**2 + 4),
     )

@@ -6,7 +6,7 @@ import numpy as np
 import scipy.linalg
 
 from ... import layers
-from ...plot import Chart, Panel
+from ...plot import Panel
 from ..engine.check import at_least, at_most, close, equal, refuted
 from ..engine.claim import Verdict, claim, erratum
 from .signals import (
@@ -326,13 +326,11 @@ def weight_sharing(rng):
             [kernel_layer.W.size, layers.Linear(jnp.asarray(H)).W.size],
             [3, 1024],
         ),
-        figure=Chart(
-            Panel(
-                "examples",
-                "test error",
-                log="xy",
-                lines={name: (counts, e) for name, e in errors.items()},
-            )
+        figure=Panel(
+            "examples",
+            "test error",
+            log="xy",
+            lines={name: (counts, e) for name, e in errors.items()},
         ),
     )
 

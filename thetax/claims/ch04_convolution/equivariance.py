@@ -8,7 +8,7 @@ import jax.random as jr
 import numpy as np
 
 from ... import layers
-from ...plot import Chart, Panel
+from ...plot import Panel
 from ..engine.check import at_least, close, equal, refuted
 from ..engine.claim import Verdict, claim
 from .signals import random_integers
@@ -142,19 +142,17 @@ def equivariance(key):
         ),
         equal("zero padding: largest difference away from the edges", gap[~allowed].max(), 0.0),
         at_least("zero padding: largest difference at the edges", gap[allowed].max(), 1.0),
-        figure=Chart(
-            Panel(
-                "position",
-                "difference between both orders",
-                lines={"zero padding": (np.arange(n), gap)},
-                points={
-                    "within two of an edge, before or after the shift": (
-                        np.flatnonzero(allowed),
-                        gap[allowed],
-                    )
-                },
-                title="filter of length 5, shift by 3",
-            )
+        figure=Panel(
+            "position",
+            "difference between both orders",
+            lines={"zero padding": (np.arange(n), gap)},
+            points={
+                "within two of an edge, before or after the shift": (
+                    np.flatnonzero(allowed),
+                    gap[allowed],
+                )
+            },
+            title="filter of length 5, shift by 3",
         ),
     )
 

@@ -10,7 +10,7 @@ import optax
 
 from ... import data, layers, models, train, tree
 from ...core import predict
-from ...plot import Chart, Panel
+from ...plot import Panel
 from ..engine.check import at_least, at_most, close
 from ..engine.claim import Verdict, claim
 from ..engine.numpy_rng import numpy_rng
@@ -75,17 +75,15 @@ def left_and_right(key, scale):
         at_least(
             "size of the dense network over that of the convolution", sizes[1] / sizes[0], 1.0
         ),
-        figure=Chart(
-            Panel(
-                "seed",
-                "test accuracy",
-                points={
-                    "convolution, left": (seed_numbers, cnn[:, 0]),
-                    "convolution, right": (seed_numbers, cnn[:, 1]),
-                    "dense, left": (seed_numbers, mlp[:, 0]),
-                    "dense, right": (seed_numbers, mlp[:, 1]),
-                },
-            )
+        figure=Panel(
+            "seed",
+            "test accuracy",
+            points={
+                "convolution, left": (seed_numbers, cnn[:, 0]),
+                "convolution, right": (seed_numbers, cnn[:, 1]),
+                "dense, left": (seed_numbers, mlp[:, 0]),
+                "dense, right": (seed_numbers, mlp[:, 1]),
+            },
         ),
     )
 
@@ -161,15 +159,13 @@ def flatten(key, rng, scale):
         at_least(
             "its accuracy on the original digits, mean of the seeds", accuracy[:, 0].mean(), 0.7
         ),
-        figure=Chart(
-            Panel(
-                "seed",
-                "test accuracy",
-                points={
-                    "original": (np.arange(seeds), accuracy[:, 0]),
-                    "pixels shuffled": (np.arange(seeds), accuracy[:, 1]),
-                },
-            )
+        figure=Panel(
+            "seed",
+            "test accuracy",
+            points={
+                "original": (np.arange(seeds), accuracy[:, 0]),
+                "pixels shuffled": (np.arange(seeds), accuracy[:, 1]),
+            },
         ),
     )
 

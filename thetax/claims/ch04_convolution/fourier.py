@@ -7,7 +7,7 @@ import numpy as np
 from scipy.linalg import null_space
 
 from ... import layers
-from ...plot import Chart, Panel
+from ...plot import Panel
 from ..engine.check import at_most, close, equal, falls, refuted
 from ..engine.claim import Verdict, claim, erratum
 from .signals import (
@@ -162,13 +162,11 @@ def fast(rng):
                 tolerance=1e-3,
             )
         ),
-        figure=Chart(
-            Panel(
-                "length of both",
-                "products",
-                log="xy",
-                lines={"by sums": (lengths, lengths**2), "by three transforms": (lengths, counts)},
-            )
+        figure=Panel(
+            "length of both",
+            "products",
+            log="xy",
+            lines={"by sums": (lengths, lengths**2), "by three transforms": (lengths, counts)},
         ),
     )
 

@@ -12,8 +12,18 @@ import numpy as np
 import optax
 
 from ... import data, explain, layers, models, train, tree
-from ...plot import Chart, Panel
-from ..engine.check import at_least, at_most, between, close, equal, falls, refuted, rises
+from ...plot import Panel
+from ..engine.check import (
+    at_least,
+    at_most,
+    between,
+    close,
+    close_derivative,
+    equal,
+    falls,
+    refuted,
+    rises,
+)
 from ..engine.claim import Verdict, claim
 
 init_convolution = layers.Convolution.init
@@ -90,13 +100,7 @@ def a_pyramid(key):
         equal("sizes of the vector and of the logits", [*sizes[-2], *sizes[-1]], [4, 3]),
         rises("channels", [size[0] for size in sizes if len(size) == 3][::3]),
         falls("pixels", pixels),
-        close(
-            "the gradient by every parameter",
-            gradient,
-            numeric,
-            tolerance=1e-7,
-            method="finite differences",
-        ),
+        close_derivative("the gradient by every parameter", gradient, numeric, tolerance=1e-7),
         close(
             "features of 64 translations, against those of the first",
             shifted_features,
@@ -156,21 +160,15 @@ def reads_digits(key, scale):
             [1, 8, 8, 16, 4, 4, 32, 2, 2, 10],
         ),
         at_least("test accuracy", 1 - error[-1], 0.95),
-        close(
-            "the gradient of a small network, on a digit",
-            gradient,
-            numeric,
-            tolerance=1e-7,
-            method="finite differences",
+        close_derivative(
+            "the gradient of a small network, on a digit", gradient, numeric, tolerance=1e-7
         ),
-        figure=Chart(
-            Panel(
-                "epoch",
-                "error",
-                log="y",
-                lines={"test": (1 + np.arange(len(error)), error)},
-                bounds={"accuracy 95 %": ([1, len(error)], [0.05, 0.05])},
-            )
+        figure=Panel(
+            "epoch",
+            "error",
+            log="y",
+            lines={"test": (1 + np.arange(len(error)), error)},
+            bounds={"accuracy 95 %": ([1, len(error)], [0.05, 0.05])},
         ),
     )
 
@@ -232,22 +230,20 @@ def receptive_field(rng):
             np.ptp(influence) + 1,
             receptive_field_size([3, 2, 3], [1, 2, 1]),
         ),
-        figure=Chart(
-            Panel(
-                "layers",
-                "receptive field size",
-                log="y",
-                lines={
-                    "windows of 3": (
-                        depths,
-                        [receptive_field_size([3] * d, [1] * d) for d in depths],
-                    ),
-                    "windows of 3, strides of 2": (
-                        depths,
-                        [receptive_field_size([3] * d, [2] * d) for d in depths],
-                    ),
-                },
-            )
+        figure=Panel(
+            "layers",
+            "receptive field size",
+            log="y",
+            lines={
+                "windows of 3": (
+                    depths,
+                    [receptive_field_size([3] * d, [1] * d) for d in depths],
+                ),
+                "windows of 3, strides of 2": (
+                    depths,
+                    [receptive_field_size([3] * d, [2] * d) for d in depths],
+                ),
+            },
         ),
     )
 
@@ -308,7 +304,7 @@ def resnet50_size() -> int:
     title="The parameters of ResNet-50",
     kind="identity",
     of=("models.ResNet", "tree.size"),
-    cites="He, Zhang, Ren & Sun 2016",
+    cites="He et al. 2016",
 )
 def resnet50(key):
     r"""The main path has $1 + 3 \cdot (3 + 4 + 6 + 3) + 1 = 50$ layers with weights. With widths
@@ -346,7 +342,7 @@ DEPTH = 50
     title="Gradients survive fifty residual blocks",
     kind="layer",
     of=("layers.Residual", "layers.Convolution", "models.ResNet"),
-    cites="He, Zhang, Ren & Sun 2016",
+    cites="He et al. 2016",
 )
 def residual(key):
     r"""A block $x + F(x)$ is the identity if $F = 0$. Backpropagated through 50 random blocks, $F$
@@ -389,13 +385,11 @@ def residual(key):
         at_most("gradient norm through 50 plain layers", plain_lengths[-1], 1e-3),
         rises("channels of the stages", [c for c, _, _ in sizes]),
         falls("pixels of the stages", [h * w for _, h, w in sizes]),
-        figure=Chart(
-            Panel(
-                "number of layers",
-                "norm of the gradient",
-                log="y",
-                lines={"residual": (ell, residual_lengths), "plain": (ell, plain_lengths)},
-            )
+        figure=Panel(
+            "number of layers",
+            "norm of the gradient",
+            log="y",
+            lines={"residual": (ell, residual_lengths), "plain": (ell, plain_lengths)},
         ),
     )
 

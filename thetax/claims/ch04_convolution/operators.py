@@ -215,21 +215,19 @@ def fourier(rng):
             exact(k / (n * DT), 0.3)[None] * waves,
             tolerance=1e-8,
         ),
-        figure=Chart(
-            Panel(
-                "u",
-                "modulus of the transform",
-                lines={
-                    "a bump of spread 0.7": (v := np.linspace(0, 3, 151), np.abs(exact(v, 0))),
-                    "a box": (v, np.abs(np.sinc(v))),
-                },
-                points={
-                    "factors on waves, by layers.circulant": (
-                        k[24:] / (n * DT),
-                        np.abs((C @ waves)[0] / waves[0])[24:],
-                    )
-                },
-            )
+        figure=Panel(
+            "u",
+            "modulus of the transform",
+            lines={
+                "a bump of spread 0.7": (v := np.linspace(0, 3, 151), np.abs(exact(v, 0))),
+                "a box": (v, np.abs(np.sinc(v))),
+            },
+            points={
+                "factors on waves, by layers.circulant": (
+                    k[24:] / (n * DT),
+                    np.abs((C @ waves)[0] / waves[0])[24:],
+                )
+            },
         ),
     )
 
@@ -512,18 +510,16 @@ def delta(key):
             1.9,
             2.1,
         ),
-        figure=Chart(
-            Panel(
-                "width ε",
-                "largest error",
-                log="xy",
-                lines={"measured": (widths, errors)},
-                bounds={
-                    "ε² / 2 · max |f″|": (
-                        widths,
-                        widths**2 / 2 * np.abs(np.sin(t[inner]) + 2 * np.cos(2 * t[inner])).max(),
-                    )
-                },
-            )
+        figure=Panel(
+            "width ε",
+            "largest error",
+            log="xy",
+            lines={"measured": (widths, errors)},
+            bounds={
+                "ε² / 2 · max |f″|": (
+                    widths,
+                    widths**2 / 2 * np.abs(np.sin(t[inner]) + 2 * np.cos(2 * t[inner])).max(),
+                )
+            },
         ),
     )

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import ndimage
 
 from ... import layers, tree
-from ..engine.check import close, equal, refuted
+from ..engine.check import close, close_derivative, equal, refuted
 from ..engine.claim import Verdict, claim, erratum
 from ..engine.differences import jacobian
 from .signals import random_integers
@@ -131,13 +131,7 @@ def max_pool_gradient(rng):
         (back,) = jax.jit(lambda x, d, f=f: jax.vjp(f, x)[1](d))(jnp.asarray(x), jnp.asarray(d))
         checks += [
             equal(f"{name}: 1 at the largest entry", gradient, expected),
-            close(
-                f"{name}: by finite differences",
-                gradient,
-                jacobian(jax.jit(f), x),
-                tolerance=1e-8,
-                method="finite differences",
-            ),
+            close_derivative(f"{name}: by finite differences", gradient, jacobian(jax.jit(f), x)),
             close(
                 f"{name}: input gradient",
                 back,
@@ -184,13 +178,7 @@ def side_by_side(rng):
     return Verdict(
         equal("against the rows of a matrix", pool_channel(pool, x), windows.max(axis=1)),
         equal("the gradient", jax.jit(jax.jacobian(f))(jnp.asarray(x)), slopes),
-        close(
-            "by differences",
-            jacobian(jax.jit(f), x),
-            slopes,
-            tolerance=1e-8,
-            method="finite differences",
-        ),
+        close_derivative("by differences", jacobian(jax.jit(f), x), slopes),
         equal(
             "the lecture's example",
             pool_channel(layers.MaxPool((2, 2)), EXAMPLE),

@@ -69,14 +69,12 @@ def sum_density(rng):
             )
         ),
         assumed=("U and V are independent",),
-        figure=Chart(
-            Panel(
-                "u + v",
-                "density",
-                lines={"w ∗ x": (grid, density)},
-                points={"100,000 sums": ((edges[1:] + edges[:-1]) / 2, height)},
-                title="sum of a beta and a uniform variable",
-            )
+        figure=Panel(
+            "u + v",
+            "density",
+            lines={"w ∗ x": (grid, density)},
+            points={"100,000 sums": ((edges[1:] + edges[:-1]) / 2, height)},
+            title="sum of a beta and a uniform variable",
         ),
     )
 

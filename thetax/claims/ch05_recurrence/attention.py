@@ -11,11 +11,10 @@ from scipy.special import softmax
 from ... import models, train, tree
 from ...core import run
 from ...layers import GRU, AdditiveAttention
-from ...plot import Chart, Panel
-from ..engine.check import at_least, at_most, close, equal, falls, refuted
+from ...plot import Panel
+from ..engine.check import at_least, at_most, close, close_derivative, equal, falls, refuted
 from ..engine.claim import Verdict, claim, erratum
 from ..engine.differences import jacobian
-from .by_loop import FD
 
 BATCH, STEPS = 32, 900
 
@@ -91,8 +90,8 @@ def additive(rng):
             zeta.mean(axis=0),
             tolerance=1e-14,
         ),
-        close(
-            f"all {theta.size} derivatives", jax.grad(value)(theta), jacobian(value, theta), **FD
+        close_derivative(
+            f"all {theta.size} derivatives", jax.grad(value)(theta), jacobian(value, theta)
         ),
     )
 
@@ -186,13 +185,11 @@ def bottleneck(key):
         at_least("share copied without error, length 3", accuracies[0], 0.9),
         at_most("share copied without error, length 12", accuracies[-1], 0.3),
         at_least("share copied without error, length 12, with attention", with_attention, 0.95),
-        figure=Chart(
-            Panel(
-                "length",
-                "share copied without error",
-                lines={"one state": (lengths, accuracies)},
-                points={"attention": (lengths[-1:], [with_attention])},
-            )
+        figure=Panel(
+            "length",
+            "share copied without error",
+            lines={"one state": (lengths, accuracies)},
+            points={"attention": (lengths[-1:], [with_attention])},
         ),
     )
 
@@ -234,11 +231,9 @@ def alignment(key):
             )
         ),
         close("a sums to 1", a.sum(axis=2), 1.0, tolerance=1e-5),
-        figure=Chart(
-            Panel(
-                "j",
-                "a_ij, mean over sources",
-                lines={f"i = {i}": (positions, a.mean(axis=0)[i - 1]) for i in (1, 3, 5, 7)},
-            )
+        figure=Panel(
+            "j",
+            "a_ij, mean over sources",
+            lines={f"i = {i}": (positions, a.mean(axis=0)[i - 1]) for i in (1, 3, 5, 7)},
         ),
     )

@@ -5,12 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from ... import layers, train
-from ...plot import Chart, Panel
-from ..engine.check import at_most, close, equal, refuted
+from ...plot import Panel
+from ..engine.check import at_most, close, close_derivative, equal, refuted
 from ..engine.claim import Verdict, claim, erratum
 from ..engine.differences import jacobian
 from ..engine.numpy_rng import numpy_rng
-from .by_loop import FD, elman, elman_cell, final_state, random_elman
+from .by_loop import elman, elman_cell, final_state, random_elman
 
 
 def random_problem(key, *, T=6, m=4, n=2, q=3):
@@ -76,7 +76,7 @@ def sequence_loss(key):
             per_step.sum(),
         ),
         close("loss of parts of length 3 and 4", parts, per_step.sum()),
-        close("gradients at each time, summed", per_step_gradient.sum(axis=0), total, **FD),
+        close_derivative("gradients at each time, summed", per_step_gradient.sum(axis=0), total),
         refuted(
             close(
                 "mean of the mean losses of the parts",
@@ -112,8 +112,8 @@ def backpropagation(key):
     totals = jacobian(lambda U: layers.unroll(elman_cell(U, V), jnp.asarray(xs))[1], U)
     twice = np.einsum("ti,tijk->jk", delta[1:], totals)
     return Verdict(
-        close("∂L/∂U by autodiff, against finite differences", gradients[0], numeric[0], **FD),
-        close("∂L/∂V by autodiff, against finite differences", gradients[1], numeric[1], **FD),
+        close_derivative("∂L/∂U by autodiff, against finite differences", gradients[0], numeric[0]),
+        close_derivative("∂L/∂V by autodiff, against finite differences", gradients[1], numeric[1]),
         close("Σ d_t z_{t−1}ᵀ", gradients[0], d.T @ z[:-1]),
         close("Σ d_t x_tᵀ", gradients[1], d.T @ xs),
         refuted(close("with total derivatives of z_t", twice, numeric[0], tolerance=1e-2)),
@@ -156,11 +156,10 @@ def hidden(key):
         product = J[i - 1] @ product
         total = total + product.T @ W.T @ (W @ z[i] - ys[i - 1])
     return Verdict(
-        close(
+        close_derivative(
             "∂z_7/∂z_2, against the product",
             jacobian(lambda z: final_state(cell, xs[t:], z), z[t]),
             product,
-            **FD,
         ),
         close(
             "Jacobian of one step",
@@ -173,11 +172,10 @@ def hidden(key):
             jax.grad(lambda z: later_losses(z) + loss_at(z, t))(jnp.asarray(z[t])),
             total,
         ),
-        close(
+        close_derivative(
             "∂L/∂z_2, by finite differences",
             jacobian(lambda z: later_losses(z) + loss_at(z, t), z[t]),
             total,
-            **FD,
         ),
         refuted(
             close(
@@ -207,8 +205,8 @@ def order(key):
     J = step_jacobians(U, V, xs)
     measured = jacobian(lambda z: final_state(cell, xs, z), np.zeros(4))
     return Verdict(
-        close("∂z_4/∂z_0", measured, J[3] @ J[2] @ J[1] @ J[0], **FD),
-        printed=[close("∂z_4/∂z_0", measured, J[0] @ J[1] @ J[2] @ J[3], **FD)],
+        close_derivative("∂z_4/∂z_0", measured, J[3] @ J[2] @ J[1] @ J[0]),
+        printed=[close_derivative("∂z_4/∂z_0", measured, J[0] @ J[1] @ J[2] @ J[3])],
     )
 
 
@@ -285,8 +283,8 @@ def unrolled(key):
         float(np.abs(np.asarray(truncated[k]) - np.asarray(gradient)).max()) for k in truncated
     ]
     return Verdict(
-        close(
-            "∂L/∂U, against finite differences", gradient, jacobian(lambda U: value(U, V), U), **FD
+        close_derivative(
+            "∂L/∂U, against finite differences", gradient, jacobian(lambda U: value(U, V), U)
         ),
         close("∂L/∂U, against the sum over 7 copies", gradient, copy_gradients.sum(axis=0)),
         close("∂L/∂U, in forward mode", gradient, forward_gradients[0]),
@@ -310,13 +308,11 @@ def unrolled(key):
             losses(U, V, W, xs, ys, make=lambda c: layers.TruncatedBPTT(c, T)),
             losses(U, V, W, xs, ys),
         ),
-        figure=Chart(
-            Panel(
-                "time step of the copy",
-                "norm of its gradient",
-                points={
-                    "copy of U": (np.arange(1, T + 1), np.linalg.norm(copy_gradients, axis=(1, 2)))
-                },
-            )
+        figure=Panel(
+            "time step of the copy",
+            "norm of its gradient",
+            points={
+                "copy of U": (np.arange(1, T + 1), np.linalg.norm(copy_gradients, axis=(1, 2)))
+            },
         ),
     )

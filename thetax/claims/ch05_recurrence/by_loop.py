@@ -10,8 +10,6 @@ from scipy.special import expit
 from ... import layers, tree
 from ..engine.differences import jacobian
 
-FD = {"tolerance": 1e-8, "method": "finite differences"}
-
 
 def elman(
     U: Any, V: Any, xs: Any, *, b: Any = 0.0, z: Any = None, phi: Any = np.tanh

@@ -9,11 +9,11 @@ from scipy.special import expit
 
 from ... import layers, tree
 from ...layers import GRU, LSTM, LSTMState
-from ...plot import Chart, Panel
-from ..engine.check import at_least, at_most, close, equal, refuted
+from ...plot import Panel
+from ..engine.check import at_least, at_most, close, close_derivative, equal, refuted
 from ..engine.claim import Verdict, claim, erratum
 from ..engine.differences import jacobian
-from .by_loop import FD, gru, lstm
+from .by_loop import gru, lstm
 
 FAR = 40.0  # a logit at which a gate is 0 or 1 up to rounding
 
@@ -124,7 +124,7 @@ def long_short(rng):
         ),
         close("z, against the loop", states.c, cell_states, tolerance=1e-13),
         *(
-            close(f"gradient by {name}", g, jacobian(f, A, step=3e-4), **FD)
+            close_derivative(f"gradient by {name}", g, jacobian(f, A, step=3e-4))
             for name, g, f, A in zip("FGVHU", slopes, partials, matrices)
         ),
         close(
@@ -230,7 +230,9 @@ def short_cut(key):
             layers.unroll(cell, xs)[1],
             tolerance=1e-14,
         ),
-        close("∂z_6/∂z_0, gates fixed", path(fixed, logits), np.diag(gates.prod(axis=0)), **FD),
+        close_derivative(
+            "∂z_6/∂z_0, gates fixed", path(fixed, logits), np.diag(gates.prod(axis=0))
+        ),
         refuted(
             close(
                 "∂z_6/∂z_0, gates not fixed",
@@ -241,13 +243,11 @@ def short_cut(key):
         ),
         at_least("forget gates σ(10): after 100 steps", open_gates, 0.99),
         close("forget gates ½: after 50 steps", half_gates, 0.5**50, relative=True),
-        figure=Chart(
-            Panel(
-                "steps back",
-                "gradient along the cell",
-                log="y",
-                lines={f"forget logit {b}": (ages, expit(b) ** ages) for b in (0, 1, 3, 5)},
-            )
+        figure=Panel(
+            "steps back",
+            "gradient along the cell",
+            log="y",
+            lines={f"forget logit {b}": (ages, expit(b) ** ages) for b in (0, 1, 3, 5)},
         ),
     )
 
@@ -309,7 +309,7 @@ def gated(key, rng):
     return Verdict(
         close("against the loop", states, z[1:], tolerance=1e-13),
         *(
-            close(f"gradient by {name}", g, jacobian(f, A, step=3e-4), **FD)
+            close_derivative(f"gradient by {name}", g, jacobian(f, A, step=3e-4))
             for name, g, f, A in zip("GHV", slopes, partials, matrices)
         ),
         at_most("z_t minus the larger of old state and candidate", states - high, 0.0, slack=1e-14),

@@ -11,11 +11,11 @@ from ... import layers
 from ...explain import count_flops
 from ...layers import GRU, LRU, MinGRU
 from ...layers.recurrent.scan import combine
-from ...plot import Chart, Panel
-from ..engine.check import at_least, at_most, close, equal, refuted
+from ...plot import Panel
+from ..engine.check import at_least, at_most, close, close_derivative, equal, refuted
 from ..engine.claim import Verdict, claim, erratum
 from ..engine.differences import jacobian
-from .by_loop import FD, elman_cell, outputs, weight_gradients
+from .by_loop import elman_cell, outputs, weight_gradients
 
 
 def random_mingru(rng, n, m):
@@ -65,7 +65,7 @@ def minimal(rng):
     doubled = MinGRU(cell.G, 2 * cell.V, cell.g, 2 * cell.v)
     return Verdict(
         close("against the loop", run(cell, start), states, tolerance=1e-13),
-        close(f"all {len(gradient)} derivatives", gradient, numeric, **FD),
+        close_derivative(f"all {len(gradient)} derivatives", gradient, numeric),
         close(
             "a GRU without state inputs, for small candidates",
             run(unit, 0 * start),
@@ -188,20 +188,15 @@ def parallel(rng):
                 tolerance=1e-3,
             )
         ),
-        close(
-            "gradient by a",
-            gradient,
-            jacobian(lambda a: layers.linear_scan(a, B[:6]).sum(), a[:6]),
-            **FD,
+        close_derivative(
+            "gradient by a", gradient, jacobian(lambda a: layers.linear_scan(a, B[:6]).sum(), a[:6])
         ),
-        figure=Chart(
-            Panel(
-                "T",
-                "products",
-                log="xy",
-                points={"prefix scan": (sizes, work)},
-                bounds={"2T": (sizes, 2 * sizes), "T log₂ T": (sizes, sizes * np.log2(sizes))},
-            )
+        figure=Panel(
+            "T",
+            "products",
+            log="xy",
+            points={"prefix scan": (sizes, work)},
+            bounds={"2T": (sizes, 2 * sizes), "T log₂ T": (sizes, sizes * np.log2(sizes))},
         ),
     )
 
@@ -282,13 +277,11 @@ def diagonalisable(key):
             0.5,
         ),
         refuted(at_most("condition number of P, a Jordan block", np.linalg.cond(vectors), 1e8)),
-        figure=Chart(
-            Panel(
-                "share of the matrices",
-                "condition number of P at most",
-                log="y",
-                lines={"Gaussian 6 × 6": (np.linspace(0, 1, 1000), condition)},
-            )
+        figure=Panel(
+            "share of the matrices",
+            "condition number of P at most",
+            log="y",
+            lines={"Gaussian 6 × 6": (np.linspace(0, 1, 1000), condition)},
         ),
     )
 
@@ -379,12 +372,10 @@ def stability(rng):
             np.linalg.cond(P) * 2 / 0.05,
         ),
         refuted(at_most("a Jordan block of λ = 1: norms", np.linalg.norm(jordan, axis=1), 10.0)),
-        figure=Chart(
-            Panel(
-                "steps",
-                "norm of the state",
-                log="y",
-                lines={f"|λ| = {r}": (ages, size) for r, size in sizes.items()},
-            )
+        figure=Panel(
+            "steps",
+            "norm of the state",
+            log="y",
+            lines={f"|λ| = {r}": (ages, size) for r, size in sizes.items()},
         ),
     )

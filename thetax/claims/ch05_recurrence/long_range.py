@@ -11,11 +11,11 @@ from scipy.signal import lfilter
 from ... import data, layers, train, tree
 from ...core import predict, run
 from ...layers import GRU, LSTM, Elman, LSTMState
-from ...plot import Chart, Panel
-from ..engine.check import at_least, at_most, close, equal, falls, refuted
+from ...plot import Panel
+from ..engine.check import at_least, at_most, close, close_derivative, equal, falls, refuted
 from ..engine.claim import Verdict, claim
 from ..engine.numpy_rng import numpy_rng
-from .by_loop import FD, gru, lstm, weight_gradients
+from .by_loop import gru, lstm, weight_gradients
 from .gates import cell_path, gru_from, lstm_from, set_gates, small_lstm
 from .vanishing import jacobian_norms, with_spectral_radius
 
@@ -118,15 +118,13 @@ def long_lags(key):
         at_least("LSTM: accuracy, median of 3", median["LSTM"], 0.95),
         at_least("GRU: accuracy, median of 3", median["GRU"], 0.95),
         at_most("Elman's network: accuracy, median of 3", median["Elman"], 0.7),
-        figure=Chart(
-            Panel(
-                "step",
-                "loss",
-                lines={
-                    name: (np.arange(250), np.median([way for _, way in runs], axis=0))
-                    for name, runs in results.items()
-                },
-            )
+        figure=Panel(
+            "step",
+            "loss",
+            lines={
+                name: (np.arange(250), np.median([way for _, way in runs], axis=0))
+                for name, runs in results.items()
+            },
         ),
     )
 
@@ -172,7 +170,7 @@ def gated_cells(key):
                 expected,
                 tolerance=1e-13,
             ),
-            close(f"{name}: all {len(gradient)} derivatives", gradient, numeric, **FD),
+            close_derivative(f"{name}: all {len(gradient)} derivatives", gradient, numeric),
         ]
     z = jnp.asarray(rng.normal(size=m))
     frozen = set_gates(LSTM.init(n, m, key=key), forget=1e3, input=-1e3)
@@ -211,14 +209,12 @@ def gated_cells(key):
             1 / 6,
             tolerance=0.03,
         ),
-        figure=Chart(
-            Panel(
-                "step",
-                "mean squared error",
-                lines={"LSTM": (10 * np.arange(70), smooth)},
-                bounds={"constant": ([0, 700], [1 / 6, 1 / 6])},
-                log="y",
-            )
+        figure=Panel(
+            "step",
+            "mean squared error",
+            lines={"LSTM": (10 * np.arange(70), smooth)},
+            bounds={"constant": ([0, 700], [1 / 6, 1 / 6])},
+            log="y",
         ),
     )
 
@@ -307,16 +303,13 @@ def clipping(key):
             np.sum(np.asarray(unclipped_error) / target < 0.1),
             0,
         ),
-        figure=Chart(
-            Panel(
-                "step",
-                "mean squared error with clipping",
-                log="y",
-                lines={
-                    f"start {i}": (np.arange(steps), way)
-                    for i, way in enumerate(np.asarray(losses))
-                },
-            )
+        figure=Panel(
+            "step",
+            "mean squared error with clipping",
+            log="y",
+            lines={
+                f"start {i}": (np.arange(steps), way) for i, way in enumerate(np.asarray(losses))
+            },
         ),
     )
 
@@ -389,12 +382,10 @@ def imitation(key):
         ),
         at_most("test error over standard deviation, width 32", float(results[32][0]), 0.1),
         close("a linear filter of two states", layers.unroll(linear, test[0])[1][:, 0], filtered),
-        figure=Chart(
-            Panel(
-                "t",
-                "output",
-                points={"system": (np.arange(times), expected[0, :, 0])},
-                lines={f"width {m}": (np.arange(times), way) for m, (_, way) in results.items()},
-            )
+        figure=Panel(
+            "t",
+            "output",
+            points={"system": (np.arange(times), expected[0, :, 0])},
+            lines={f"width {m}": (np.arange(times), way) for m, (_, way) in results.items()},
         ),
     )

@@ -9,10 +9,10 @@ from scipy import stats
 from ... import layers, models, train
 from ...core import predict, run
 from ...layers import LRU
-from ...plot import Chart, Panel
-from ..engine.check import at_least, at_most, close, equal, likely, refuted
+from ...plot import Panel
+from ..engine.check import at_least, at_most, close, close_derivative, equal, likely, refuted
 from ..engine.claim import Verdict, claim
-from .by_loop import FD, outputs, weight_gradients
+from .by_loop import outputs, weight_gradients
 
 
 def lru_unit(nu, phi, C=None, G=None):
@@ -103,15 +103,13 @@ def stable(key, rng):
             np.abs(lru_unit(np.full(1, -40.0), np.zeros(1)).eigenvalues),
             np.ones(1),
         ),
-        figure=Chart(
-            Panel(
-                "step",
-                "largest modulus",
-                lines={
-                    "steps of ν and φ": (np.arange(100), moduli.max(axis=1)),
-                    "steps of λ": (np.arange(100), free_moduli.max(axis=1)),
-                },
-            )
+        figure=Panel(
+            "step",
+            "largest modulus",
+            lines={
+                "steps of ν and φ": (np.arange(100), moduli.max(axis=1)),
+                "steps of λ": (np.arange(100), free_moduli.max(axis=1)),
+            },
         ),
     )
 
@@ -154,13 +152,11 @@ def begins(key):
         refuted(likely("λ uniform on the annulus", p(np.abs(lam), disk), false_alarm=1e-4)),
         equal("ν at r = 0 and 1", ends, [np.inf, -np.inf]),
         equal("radii of 0 and of 1 are rejected", rejected, [True, True]),
-        figure=Chart(
-            Panel(
-                "real part",
-                "imaginary part",
-                equal_aspect=True,
-                points={"λ": (np.real(lam)[:800], np.imag(lam)[:800])},
-            )
+        figure=Panel(
+            "real part",
+            "imaginary part",
+            equal_aspect=True,
+            points={"λ": (np.real(lam)[:800], np.imag(lam)[:800])},
         ),
     )
 
@@ -213,7 +209,7 @@ def linear_unit(key, rng):
         close("step by step", stepped, by_loop),
         close("convolution by FFT", ys, by_fft, tolerance=1e-9),
         close("with an MLP on top", with_network, predict(net, jnp.asarray(by_loop))),
-        close(f"all {len(gradient)} derivatives, in ν, φ, C and G", gradient, numeric, **FD),
+        close_derivative(f"all {len(gradient)} derivatives, in ν, φ, C and G", gradient, numeric),
         close("∂ζ_{t+1}/∂ζ_t is diagonal", state_jacobian, np.diag(lam), tolerance=1e-15),
         refuted(
             close(

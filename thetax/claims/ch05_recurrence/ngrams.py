@@ -8,11 +8,10 @@ import numpy as np
 
 from ... import data, layers, models
 from ...models import NGram
-from ...plot import Chart, Panel
-from ..engine.check import at_least, at_most, close, equal, falls, refuted
+from ...plot import Panel
+from ..engine.check import at_least, at_most, close, close_derivative, equal, falls, refuted
 from ..engine.claim import Verdict, claim, erratum
 from ..engine.differences import jacobian
-from .by_loop import FD
 
 START = 3  # the token that begins a sentence of the tokens 0, 1 and 2
 
@@ -172,13 +171,11 @@ def table_size(rng):
         equal("free entries: one constraint per context", entries - contexts, V**N * (V - 1)),
         close("the entries of each context sum to 1", p.sum(axis=1), np.ones(9)),
         refuted(equal("entries, against V^N", entries, V**N)),
-        figure=Chart(
-            Panel(
-                "words of context",
-                "entries",
-                log="y",
-                lines={f"V = {v}": (N[v == V], entries[v == V]) for v in range(2, 6)},
-            )
+        figure=Panel(
+            "words of context",
+            "entries",
+            log="y",
+            lines={f"V = {v}": (N[v == V], entries[v == V]) for v in range(2, 6)},
         ),
     )
 
@@ -250,12 +247,10 @@ def ngram(rng):
             "perplexity on new text, N = 0, 1 and 2", [perplexities[order] for order in range(3)]
         ),
         at_least("perplexity, N = 3 over N = 2", perplexities[3] / perplexities[2], 0.999),
-        figure=Chart(
-            Panel(
-                "words of context",
-                "perplexity on new text",
-                lines={"24,000 words": (list(perplexities), list(perplexities.values()))},
-            )
+        figure=Panel(
+            "words of context",
+            "perplexity on new text",
+            lines={"24,000 words": (list(perplexities), list(perplexities.values()))},
         ),
     )
 
@@ -323,7 +318,7 @@ def embedding(rng):
         ),
         equal("rows, and one-hot vectors times E", layer(jnp.asarray(tokens)), one_hot @ E),
         close("gradient by E, against sums over positions", slope, total, tolerance=1e-14),
-        close("gradient by E, against finite differences", slope, jacobian(value, E), **FD),
+        close_derivative("gradient by E, against finite differences", slope, jacobian(value, E)),
         refuted(
             close(
                 "gradient by E, from the last position of each token alone",

@@ -6,10 +6,10 @@ import numpy as np
 
 from ... import layers
 from ...layers import AntisymmetricRNN, LipschitzRNN
-from ...plot import Chart, Panel
-from ..engine.check import at_least, at_most, close, refuted
+from ...plot import Panel
+from ..engine.check import at_least, at_most, close, close_derivative, refuted
 from ..engine.claim import Verdict, claim
-from .by_loop import FD, elman_cell, final_state, weight_gradients
+from .by_loop import elman_cell, final_state, weight_gradients
 from .vanishing import jacobian_norms, with_spectral_radius
 
 
@@ -62,7 +62,7 @@ def antisymmetric(rng):
     ages = np.arange(1, T + 1)
     return Verdict(
         close("against the loop", states, by_hand[1:]),
-        close(f"all {len(gradient)} derivatives", gradient, numeric, **FD),
+        close_derivative(f"all {len(gradient)} derivatives", gradient, numeric),
         close("γ = 0: real parts of the eigenvalues", spectra[0.0].real, np.zeros(m)),
         at_least("γ = 0: largest imaginary part", np.abs(spectra[0.0].imag).max(), 0.1),
         at_most("γ = 0.3: real parts", spectra[0.3].real.max(), -1e-6),
@@ -74,17 +74,15 @@ def antisymmetric(rng):
         refuted(
             at_most("Elman's network near 0, ρ = 1.5: largest ‖∂h_i/∂h_0‖", vanilla[1.5].max(), 1e2)
         ),
-        figure=Chart(
-            Panel(
-                "steps back",
-                "norm of the gradient",
-                log="y",
-                lines={
-                    "antisymmetric": (ages, gradient_norms),
-                    "Elman's, ρ = 1.5": (ages, vanilla[1.5]),
-                    "Elman's, ρ = ½": (ages, np.maximum(vanilla[0.5], 1e-30)),
-                },
-            )
+        figure=Panel(
+            "steps back",
+            "norm of the gradient",
+            log="y",
+            lines={
+                "antisymmetric": (ages, gradient_norms),
+                "Elman's, ρ = 1.5": (ages, vanilla[1.5]),
+                "Elman's, ρ = ½": (ages, np.maximum(vanilla[0.5], 1e-30)),
+            },
         ),
     )
 
@@ -141,7 +139,7 @@ def lipschitz(rng):
             tolerance=1e-14,
         ),
         close("eigenvalues of the symmetric parts", np.array(symmetric), np.array(expected)),
-        close(f"all {len(gradient)} derivatives", gradient, numeric, **FD),
+        close_derivative(f"all {len(gradient)} derivatives", gradient, numeric),
         at_most(
             "steps: distance over (‖I + εA‖ + ε‖W‖)^t",
             distance[1:] / distance[0],
@@ -161,13 +159,11 @@ def lipschitz(rng):
             1.02 * np.exp(rate * (ages[1:] - ages[0])),
         ),
         assumptions=[at_most("λ_max(sym A) + ‖W‖", rate, -1e-3)],
-        figure=Chart(
-            Panel(
-                "time",
-                "distance of two trajectories",
-                log="y",
-                lines={"measured": (ages, distance)},
-                bounds={"e to the rate": (ages, distance[0] * np.exp(rate * ages))},
-            )
+        figure=Panel(
+            "time",
+            "distance of two trajectories",
+            log="y",
+            lines={"measured": (ages, distance)},
+            bounds={"e to the rate": (ages, distance[0] * np.exp(rate * ages))},
         ),
     )

@@ -9,10 +9,10 @@ from scipy.signal import cont2discrete
 
 from ... import layers, tree
 from ...layers import DiagonalSSM, SelectiveSSM
-from ...plot import Chart, Panel
-from ..engine.check import at_most, close, equal, refuted
+from ...plot import Panel
+from ..engine.check import at_most, close, close_derivative, equal, refuted
 from ..engine.claim import Verdict, claim
-from .by_loop import FD, elman_cell, outputs, weight_gradients
+from .by_loop import elman_cell, outputs, weight_gradients
 from .unrolled import future_pairs, jacobian_blocks
 
 
@@ -80,11 +80,11 @@ def structured(key, rng):
             close(f"diagonal, {discretisation} steps: recurrence, and convolution", y, z)
             for discretisation, (_, y, z) in diagonal_cells.items()
         ),
-        close(f"diagonal: all {len(gradient)} derivatives", gradient, numeric, **FD),
+        close_derivative(f"diagonal: all {len(gradient)} derivatives", gradient, numeric),
         refuted(
             close("Euler steps of A", np.eye(N) + step * np.asarray(A), by_scipy[0], tolerance=1e-3)
         ),
-        figure=Chart(Panel("step", "kernel", lines={"C Ā^j B̄": (np.arange(T), kernel[:, 0, 0])})),
+        figure=Panel("step", "kernel", lines={"C Ā^j B̄": (np.arange(T), kernel[:, 0, 0])}),
     )
 
 
@@ -141,7 +141,7 @@ def selective(key, rng):
     return Verdict(
         close("scan, against the loop", ys, expected, tolerance=1e-10),
         close("step by step", stepped, expected, tolerance=1e-10),
-        close(f"all {len(gradient)} derivatives", gradient, numeric, **FD),
+        close_derivative(f"all {len(gradient)} derivatives", gradient, numeric),
         close("Δ, B and C constant: a convolution", outputs(constant, us), lti, tolerance=1e-10),
         refuted(
             close(

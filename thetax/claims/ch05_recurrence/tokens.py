@@ -12,11 +12,11 @@ from scipy.special import log_softmax, softmax
 from ... import layers, models, train, tree
 from ...layers import Elman, Linear, Recurrent
 from ...models import EncoderDecoder, LanguageModelCell, SequenceClassifier
-from ..engine.check import close, equal, likely, refuted
+from ..engine.check import close, close_derivative, equal, likely, refuted
 from ..engine.claim import Verdict, claim
 from ..engine.differences import jacobian
 from ..engine.numpy_rng import numpy_rng
-from .by_loop import FD, elman
+from .by_loop import elman
 
 BEGIN = 3  # the token that begins a target of the tokens 0, 1 and 2
 
@@ -221,11 +221,10 @@ def sequence_to_sequence(key):
     return Verdict(
         close("teacher forcing, against the formula", likelihood(model), by_hand),
         close("teacher forcing step by step", log_likelihood, by_hand),
-        close(
+        close_derivative(
             f"all {theta.size} derivatives",
             jax.jit(jax.grad(lambda v: likelihood(back(v))))(theta),
             jacobian(lambda v: likelihood(back(v)), theta, step=3e-4),
-            **FD,
         ),
         likely(
             "4,000 sampled pairs, χ² test against μ",

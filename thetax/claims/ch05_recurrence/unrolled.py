@@ -7,12 +7,12 @@ import numpy as np
 from scipy.special import expit
 
 from ... import layers, tree
-from ...plot import Chart, Panel
-from ..engine.check import at_least, at_most, close, equal, refuted
+from ...plot import Panel
+from ..engine.check import at_least, at_most, close, close_derivative, equal, refuted
 from ..engine.claim import Verdict, claim, erratum
 from ..engine.differences import jacobian
 from ..engine.numpy_rng import numpy_rng
-from .by_loop import FD, elman, elman_cell, random_elman
+from .by_loop import elman, elman_cell, random_elman
 
 SLACK = {"bound": 1e-8, "method": "finite differences"}
 
@@ -120,7 +120,7 @@ def elmans(rng):
             tolerance=1e-13,
         ),
         *(
-            close(f"gradient by {name}", g, jacobian(f, p), **FD)
+            close_derivative(f"gradient by {name}", g, jacobian(f, p))
             for name, g, f, p in zip("UVW", gradients, partial, point)
         ),
         refuted(
@@ -312,14 +312,12 @@ def first_input(rng):
             close("states at the times of the targets", states, from_zero[1:], tolerance=1e-13),
             equal("number of steps", len(from_zero), T),
         ],
-        figure=Chart(
-            Panel(
-                "t",
-                "first unit",
-                lines={
-                    "from t = 1": (np.arange(1, T + 1), from_one[:, 0]),
-                    "from t = 0": (np.arange(T + 1), from_zero[:, 0]),
-                },
-            )
+        figure=Panel(
+            "t",
+            "first unit",
+            lines={
+                "from t = 1": (np.arange(1, T + 1), from_one[:, 0]),
+                "from t = 0": (np.arange(T + 1), from_zero[:, 0]),
+            },
         ),
     )

@@ -6,11 +6,11 @@ import jax.random as jr
 import numpy as np
 
 from ... import layers
-from ...plot import Chart, Panel
-from ..engine.check import at_least, at_most, between, close, equal, refuted
+from ...plot import Panel
+from ..engine.check import at_least, at_most, between, close, close_derivative, equal, refuted
 from ..engine.claim import Verdict, claim, erratum
 from ..engine.differences import jacobian
-from .by_loop import FD, elman, elman_cell, final_state, random_elman
+from .by_loop import elman, elman_cell, final_state, random_elman
 
 NILPOTENT = np.array([[0.0, 1.0], [0.0, 0.0]])
 LENGTH = 40
@@ -75,11 +75,10 @@ def one_step(key, rng):
     )
     norms_of = lambda U: jacobian_norms(linear_cell(U), np.zeros((3, 1)))
     return Verdict(
-        close(
+        close_derivative(
             "Φ̇U, against finite differences",
             jacobian(lambda z: cell(z, jnp.asarray(x))[0], z),
             slope,
-            **FD,
         ),
         close(
             "orthogonal, linear: singular values after 200 steps",
@@ -170,11 +169,10 @@ def vanishing(key):
             lambda z, first=first, xs=xs: final_state(first, xs[0, :5], z), np.zeros(6)
         )
         checks += [
-            close(
+            close_derivative(
                 f"{name}: five steps, against finite differences",
                 cumulative_jacobians(steps[0])[4],
                 numeric,
-                **FD,
             ),
             at_most(f"{name}: norm over (ασ₁)^(i−t), 50 networks", norms / bound, 1 + 1e-9),
             at_most(
@@ -191,14 +189,12 @@ def vanishing(key):
         lines |= {f"{name}, network {i}": (ages, norms[i]) for i in range(2)}
     return Verdict(
         *checks,
-        figure=Chart(
-            Panel(
-                "steps back",
-                "norm of the gradient",
-                lines=lines,
-                log="y",
-                bounds={"0.9^steps": (ages, 0.9**ages)},
-            )
+        figure=Panel(
+            "steps back",
+            "norm of the gradient",
+            lines=lines,
+            log="y",
+            bounds={"0.9^steps": (ages, 0.9**ages)},
         ),
     )
 
@@ -314,17 +310,15 @@ def exploding(rng):
                 sheared_norms[0],
             )
         ),
-        figure=Chart(
-            Panel(
-                "steps back",
-                "norm of the gradient",
-                log="y",
-                lines={
-                    "ρ = 1.5": (ages[:60], growing_norms[:60]),
-                    "σ₁ = 5, ρ = ½": (ages[:60], sheared_norms[:60]),
-                },
-                bounds={"1.5^steps": (ages[:60], 1.5 ** ages[:60])},
-            )
+        figure=Panel(
+            "steps back",
+            "norm of the gradient",
+            log="y",
+            lines={
+                "ρ = 1.5": (ages[:60], growing_norms[:60]),
+                "σ₁ = 5, ρ = ½": (ages[:60], sheared_norms[:60]),
+            },
+            bounds={"1.5^steps": (ages[:60], 1.5 ** ages[:60])},
         ),
     )
 
@@ -382,11 +376,9 @@ def vanish_or_explode(rng):
             0.8 * np.log(1.5),
             1.2 * np.log(1.5),
         ),
-        figure=Chart(
-            Panel(
-                "steps back",
-                "log of the norm",
-                lines={f"ρ = {rho}": (np.arange(1, T + 1), growth[rho]) for rho in growth},
-            )
+        figure=Panel(
+            "steps back",
+            "log of the norm",
+            lines={f"ρ = {rho}": (np.arange(1, T + 1), growth[rho]) for rho in growth},
         ),
     )

@@ -6,9 +6,9 @@ import jax.random as jr
 import numpy as np
 
 from ... import layers, models
-from ..engine.check import at_most, close, equal, refuted
+from ..engine.check import at_most, close, close_derivative, equal, refuted
 from ..engine.claim import Verdict, claim
-from .by_loop import FD, elman, outputs, random_elman, weight_gradients
+from .by_loop import elman, outputs, random_elman, weight_gradients
 from .unrolled import SLACK, future_pairs, jacobian_blocks
 
 
@@ -117,7 +117,7 @@ def stacked(rng):
             tolerance=1e-14,
         ),
         equal("one layer, against an Elman cell", single, outputs(parts[0][2], xs)),
-        close(f"all {len(gradient)} derivatives", gradient, numeric, **FD),
+        close_derivative(f"all {len(gradient)} derivatives", gradient, numeric),
     )
 
 
@@ -161,5 +161,5 @@ def deeper(key, rng):
             np.array(expected),
             tolerance=1e-14,
         ),
-        close(f"all {len(gradient)} derivatives", gradient, numeric, **FD),
+        close_derivative(f"all {len(gradient)} derivatives", gradient, numeric),
     )

@@ -12,13 +12,22 @@ from scipy.stats import entropy
 from ... import layers
 from ...layers import Linear, Mask, attention_weights, dot_product_attention
 from ...plot import Chart, Panel
-from ..engine.check import at_least, at_most, between, close, equal, falls, refuted, within
+from ..engine.check import (
+    at_least,
+    at_most,
+    between,
+    close,
+    close_derivative,
+    equal,
+    falls,
+    refuted,
+    within,
+)
 from ..engine.claim import Verdict, claim, erratum
 from ..engine.differences import jacobian
-from .by_loop import EXACT, FD, attention, dependence, one_head, weights
+from .by_loop import EXACT, attention, dependence, one_head, weights
 
 OF = ("layers.dot_product_attention", "layers.attention_weights")
-VASWANI = "Vaswani et al. 2017"
 
 
 def attention_table(Q, K, mask=layers.FULL):
@@ -36,7 +45,7 @@ def random_qkv(rng, t, s, d, e):
     title="Queries, keys and values",
     kind="definition",
     of=("layers.Attention",),
-    cites=VASWANI,
+    cites="Vaswani et al. 2017",
 )
 def projections(rng):
     r"""$Q = XW_Q$, $K = XW_K$ and $V = XW_V$ with $X \in \mathbb{R}^{T \times d}$,
@@ -68,17 +77,31 @@ def projections(rng):
                 np.abs(slope).max(axis=(1, 3)) > 1e-9,
                 np.eye(T, dtype=bool),
             ),
-            close(f"{name}: the derivative of a row by its token", slope[0, :, 0], W.T, **FD),
+            close_derivative(
+                f"{name}: the derivative of a row by its token", slope[0, :, 0], W.T, tolerance=1e-7
+            ),
         ]
     return Verdict(
         *checks,
         refuted(
-            close("Q = X W with the W of the keys", parts["Q"][0](jnp.asarray(X)), X @ W_K, **FD)
+            close_derivative(
+                "Q = X W with the W of the keys",
+                parts["Q"][0](jnp.asarray(X)),
+                X @ W_K,
+                tolerance=1e-7,
+            )
         ),
     )
 
 
-@claim("6.1-attention", "L10-A21-attention", title="Attention", kind="layer", of=OF, cites=VASWANI)
+@claim(
+    "6.1-attention",
+    "L10-A21-attention",
+    title="Attention",
+    kind="layer",
+    of=OF,
+    cites="Vaswani et al. 2017",
+)
 def attention_itself(rng):
     r"""$A = \mathrm{softmax}_{\mathrm{row}}(QK^\top / \sqrt{d_k})$ and $\Xi = AV$, for $n$ queries
     and $m$ keys and values. A score of $-\infty$ is a weight of exactly 0.
@@ -125,19 +148,25 @@ def attention_itself(rng):
             tolerance=1e-8,
         ),
         *[
-            close(
+            close_derivative(
                 f"∂Ξ/∂{name}",
                 jax.grad(value, at)(*inputs),
                 jacobian(perturbed[at], inputs[at]),
-                **FD,
+                tolerance=1e-7,
             )
             for at, name in enumerate("QKV")
         ],
-        close(
-            "∂Ξ/∂W_Q", jax.grad(through)(W[0], X), jacobian(lambda W_Q: through(W_Q, X), W[0]), **FD
+        close_derivative(
+            "∂Ξ/∂W_Q",
+            jax.grad(through)(W[0], X),
+            jacobian(lambda W_Q: through(W_Q, X), W[0]),
+            tolerance=1e-7,
         ),
-        close(
-            "∂Ξ/∂X", jax.grad(through, 1)(W[0], X), jacobian(lambda X: through(W[0], X), X), **FD
+        close_derivative(
+            "∂Ξ/∂X",
+            jax.grad(through, 1)(W[0], X),
+            jacobian(lambda X: through(W[0], X), X),
+            tolerance=1e-7,
         ),
     )
 
@@ -150,7 +179,13 @@ def in_hull(point, V):
     return result.status == 0
 
 
-@claim("6.1-attention-rows", title="A mean of the values", kind="identity", of=OF, cites=VASWANI)
+@claim(
+    "6.1-attention-rows",
+    title="A mean of the values",
+    kind="identity",
+    of=OF,
+    cites="Vaswani et al. 2017",
+)
 def rows(rng):
     r"""$\xi_i = \sum_t a_{it} v_t$ with $a_{it} = \mathrm{softmax}_t(q_i^\top k_t / \sqrt{d_k})$: a
     row of $A$ is a probability vector, and $\xi_i$ a convex combination of the values.
@@ -212,7 +247,7 @@ def values_over_t(rng):
     title="Each output depends on its own query only",
     kind="identity",
     of=("layers.dot_product_attention",),
-    cites=VASWANI,
+    cites="Vaswani et al. 2017",
 )
 def locality(rng):
     r"""$\xi_i$ depends on $q_i$ and no other query, and on all keys and values:
@@ -243,7 +278,12 @@ def locality(rng):
         at_least("∂ξ_i/∂k_t, all i and t", own["k"], 1e-6),
         at_least("∂ξ_i/∂v_t, all i and t", own["v"], 1e-6),
         *[
-            close(f"the same by automatic derivatives: {name}", dependence(g, M), own[name], **FD)
+            close_derivative(
+                f"the same by automatic derivatives: {name}",
+                dependence(g, M),
+                own[name],
+                tolerance=1e-7,
+            )
             for name, (g, M) in parts.items()
         ],
     )
@@ -271,15 +311,15 @@ def own_value_counts(rng):
     own = np.stack([slope[i, :, i] for i in range(5)])
     alone = one_head(Q[:1], K[:1], V[:1])
     return Verdict(
-        close(
+        close_derivative(
             "∂ξ_i/∂v_i, against a_ii I",
             own,
             np.diag(attention_table(Q, K))[:, None, None] * np.eye(2),
-            **FD,
+            tolerance=1e-7,
         ),
         close("one token: ξ, against v", alone, V[:1], **EXACT),
         printed=[
-            close("∂ξ_i/∂v_i, against 0", own, np.zeros((5, 2, 2)), **FD),
+            close_derivative("∂ξ_i/∂v_i, against 0", own, np.zeros((5, 2, 2)), tolerance=1e-7),
             close("one token: ξ, against 0", alone, np.zeros((1, 2)), **EXACT),
         ],
     )
@@ -290,7 +330,7 @@ def own_value_counts(rng):
     title="A soft dictionary",
     kind="identity",
     of=("layers.dot_product_attention",),
-    cites=VASWANI,
+    cites="Vaswani et al. 2017",
 )
 def dictionary(rng):
     r"""Attention is a soft look-up: with scores multiplied by $\beta \to \infty$ each query returns
@@ -321,13 +361,11 @@ def dictionary(rng):
             )
         ),
         falls("difference, β = 1, 10, 100 and 10³", off[1:5] + 1e-300),
-        figure=Chart(
-            Panel(
-                "β",
-                "difference from the value of the best key",
-                lines={"attention": (betas[1:], off[1:])},
-                log="x",
-            )
+        figure=Panel(
+            "β",
+            "difference from the value of the best key",
+            lines={"attention": (betas[1:], off[1:])},
+            log="x",
         ),
     )
 
@@ -393,7 +431,7 @@ def rank_of_the_scores(rng):
     title="Why scores are divided by √d",
     kind="theorem",
     of=("layers.attention_weights",),
-    cites=VASWANI,
+    cites="Vaswani et al. 2017",
 )
 def scaling(key, rng):
     r"""For independent $q, k \sim \mathcal{N}(0, I)$ in $d_k$ dimensions

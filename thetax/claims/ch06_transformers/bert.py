@@ -14,13 +14,11 @@ from scipy.stats import norm as normal
 from ... import data, layers, train, tree
 from ...models import BERT, BERTPretraining, SentenceClassifier, TokenClassifier, Translator
 from ...plot import Heatmap
-from ..engine.check import at_least, close, equal, refuted
+from ..engine.check import at_least, close, close_derivative, equal, refuted
 from ..engine.claim import Verdict, claim
 from ..engine.differences import jacobian
 from .bert_learning import CLS, MASK, SEP, SPECIAL, encoder
-from .by_loop import EXACT, FD, block, layer_of, linear, norm, perturbed, slopes, softmax
-
-DEVLIN = "Devlin et al. 2019"
+from .by_loop import EXACT, block, layer_of, linear, norm, perturbed, slopes, softmax
 
 
 @claim(
@@ -28,7 +26,7 @@ DEVLIN = "Devlin et al. 2019"
     title="Every token attends to all others",
     kind="model",
     of=("models.BERT", "models.Translator", "models.SentenceClassifier", "models.TokenClassifier"),
-    cites=DEVLIN,
+    cites="Devlin et al. 2019",
 )
 def every_token(key, rng):
     r"""The encoder of a transformer on token, position and segment embeddings, without a causal
@@ -160,7 +158,7 @@ def expected_slope(logits: np.ndarray, tokens: np.ndarray, is_target: np.ndarray
         "data.mask_tokens",
         "models.BERTPretraining",
     ),
-    cites=DEVLIN,
+    cites="Devlin et al. 2019",
 )
 def at_gaps(key, rng):
     r"""$-\frac{1}{|M|} \sum_{i \in M} \log p(x_i \mid \tilde x)$ over the masked positions $M$: at
@@ -217,7 +215,10 @@ def at_gaps(key, rng):
         close(
             "with the next-sentence loss: the sum", total, cost[is_target].mean() + follow, **EXACT
         ),
-        close(
-            f"its derivative by all {len(pull)} parameters of a network", pull, differences, **FD
+        close_derivative(
+            f"its derivative by all {len(pull)} parameters of a network",
+            pull,
+            differences,
+            tolerance=1e-7,
         ),
     )

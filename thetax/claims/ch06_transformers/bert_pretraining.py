@@ -32,7 +32,6 @@ from .bert_learning import (
 )
 from .by_loop import single_precision
 
-DEVLIN = "Devlin et al. 2019"
 LETTERS, T = 4, 7  # a text is a letter, the word for two letters, a letter, ...
 PAIRED = list(range(1, T, 2))  # positions of the words that both neighbours determine
 
@@ -66,7 +65,7 @@ def best_accuracy(rows: np.ndarray, place: int, visible: list[int]) -> float:
         "train.token_cross_entropy",
         "data.pack_sentences",
     ),
-    cites=f"{DEVLIN}; Taylor 1953",
+    cites="Devlin et al. 2019; Taylor 1953",
 )
 def both_sides(key, rng):
     r"""Between any two of four letters stands the word for this pair, so that its two neighbours
@@ -245,7 +244,7 @@ def new_encoder(key: Any) -> Any:
         "train.bert_pretraining",
         "train.next_sentence_error_rate",
     ),
-    cites=DEVLIN,
+    cites="Devlin et al. 2019",
 )
 def follows(key, rng):
     r"""Of two sentences the second is the true successor or, with probability ½, a random one: the
@@ -292,10 +291,8 @@ def follows(key, rng):
         close(
             "next_sentence_error_rate, without masking", wrong, 1 - np.mean(right), tolerance=1e-6
         ),
-        figure=Chart(
-            Panel(
-                "step", "loss: masked words and next sentence", lines={"BERT": mean_losses(losses)}
-            )
+        figure=Panel(
+            "step", "loss: masked words and next sentence", lines={"BERT": mean_losses(losses)}
         ),
     )
 
@@ -313,7 +310,7 @@ FEW, SEEDS, STEPS = 32, 5, 60
         "train.bert_pretraining",
         "train.cross_entropy",
     ),
-    cites=DEVLIN,
+    cites="Devlin et al. 2019",
 )
 def fine_tune(key, rng):
     r"""A classifier starts from the pretrained encoder and a new head; then all of $\theta$ is

@@ -13,8 +13,17 @@ from ... import train
 from ...core import predict
 from ...layers import glorot
 from ...models import SentenceClassifier, SpanPredictor, TokenClassifier, best_span
-from ...plot import Chart, Panel
-from ..engine.check import at_least, at_most, close, equal, likely, refuted, within
+from ...plot import Panel
+from ..engine.check import (
+    at_least,
+    at_most,
+    close,
+    close_derivative,
+    equal,
+    likely,
+    refuted,
+    within,
+)
 from ..engine.claim import Verdict, claim
 from .bert_learning import (
     SPECIAL,
@@ -25,9 +34,8 @@ from .bert_learning import (
     random_batches,
     train_by_adam,
 )
-from .by_loop import EXACT, FD, linear, perturbed, single_precision, slopes, softmax
+from .by_loop import EXACT, linear, perturbed, single_precision, slopes, softmax
 
-DEVLIN = "Devlin et al. 2019"
 TAGS = ("determiner", "noun", "verb", "pronoun")
 START = np.array([0.5, 0.1, 0.1, 0.3])
 AFTER = np.array(
@@ -84,7 +92,7 @@ def tag_word_probabilities() -> np.ndarray:
     title="Part-of-speech tagging from context",
     kind="model",
     of=("models.TokenClassifier", "train.token_cross_entropy", "train.token_error_rate"),
-    cites=DEVLIN,
+    cites="Devlin et al. 2019",
 )
 def speech_tags(key, rng):
     r"""$\mathrm{softmax}(W\xi_t + b)$ for every token. In a grammar with words that are noun or
@@ -150,13 +158,11 @@ def speech_tags(key, rng):
             slack=0.005,
         ),
         at_least("the same", float(right), most.mean(), slack=0.04),
-        figure=Chart(
-            Panel(
-                "step",
-                "loss",
-                lines={"BERT": mean_losses(losses)},
-                bounds={"optimal tagger": ([0, 320], 2 * [_surprise(posterior, tags)])},
-            )
+        figure=Panel(
+            "step",
+            "loss",
+            lines={"BERT": mean_losses(losses)},
+            bounds={"optimal tagger": ([0, 320], 2 * [_surprise(posterior, tags)])},
         ),
     )
 
@@ -194,7 +200,7 @@ def reviews(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarra
     title="Negation and sentiment",
     kind="model",
     of=("models.SentenceClassifier", "train.cross_entropy", "train.error_rate"),
-    cites=DEVLIN,
+    cites="Devlin et al. 2019",
 )
 def sentiment(key, rng):
     r"""$W\tanh(P\xi_1) + b$, with $\xi_1$ at [CLS]. In reviews of five words a negation inverts the
@@ -234,7 +240,7 @@ def sentiment(key, rng):
         ),
         most(bag.sum()),
         refuted(most(len(test) * float(right))),
-        figure=Chart(Panel("step", "loss", lines={"BERT": mean_losses(losses)})),
+        figure=Panel("step", "loss", lines={"BERT": mean_losses(losses)}),
     )
 
 
@@ -243,7 +249,7 @@ def sentiment(key, rng):
     title="Extractive question answering",
     kind="model",
     of=("models.SpanPredictor", "models.best_span", "train.span_loss", "train.span_cross_entropy"),
-    cites=f"{DEVLIN}; Rajpurkar et al. 2016",
+    cites="Devlin et al. 2019; Rajpurkar et al. 2016",
 )
 def answers(key, rng):
     r"""$s_i = S^\top \xi_i$ and $e_j = E^\top \xi_j$ for the tokens of the passage only; the loss
@@ -299,7 +305,9 @@ def answers(key, rng):
             np.reshape(halves, (2, 2)).mean(axis=1),
             **EXACT,
         ),
-        close(f"its derivative by all {len(pull)} parameters", pull, differences, **FD),
+        close_derivative(
+            f"its derivative by all {len(pull)} parameters", pull, differences, tolerance=1e-7
+        ),
         *[
             equal(
                 f"200 best spans of at most {ell}, by brute force",

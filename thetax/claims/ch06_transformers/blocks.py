@@ -9,12 +9,10 @@ import numpy as np
 from ... import layers, models, tree
 from ...layers import CAUSAL, FeedForward, LayerNorm
 from ...models import TransformerBlock, Trunk
-from ..engine.check import at_least, close, equal, refuted
+from ..engine.check import at_least, close, close_derivative, equal, refuted
 from ..engine.claim import Verdict, claim
 from ..engine.differences import jacobian
-from .by_loop import EXACT, FD, block, dependence, feed_forward, layer_of, norm, perturbed, slopes
-
-VASWANI = "Vaswani et al. 2017"
+from .by_loop import EXACT, block, dependence, feed_forward, layer_of, norm, perturbed, slopes
 
 
 @claim(
@@ -57,7 +55,7 @@ def layer_norm(rng):
         close("variance of each token", plain.var(axis=1), 1.0, **EXACT),
         close("of 5x − 2", shifted, plain, tolerance=1e-11),
         refuted(close("of −x", each(LayerNorm.init(d), -X), plain, tolerance=1e-3)),
-        close("all derivatives, in g, b and x", pull, differences, **FD),
+        close_derivative("all derivatives, in g, b and x", pull, differences, tolerance=1e-7),
     )
 
 
@@ -67,7 +65,7 @@ def layer_norm(rng):
     title="The position-wise feed-forward network",
     kind="layer",
     of=("layers.FeedForward",),
-    cites=VASWANI,
+    cites="Vaswani et al. 2017",
 )
 def pointwise(key, rng):
     r"""$W_2 \varphi(W_1 x_t + b_1) + b_2$ with $\varphi = \max(0, \cdot)$ and the same weights for
@@ -123,7 +121,7 @@ def zero_outputs(part):
     title="The transformer encoder",
     kind="model",
     of=("models.Trunk", "models.TransformerBlock"),
-    cites=VASWANI,
+    cites="Vaswani et al. 2017",
 )
 def encoder(key, rng):
     r"""$N$ blocks of attention and a feed-forward network, each of the two with a residual
@@ -171,8 +169,10 @@ def encoder(key, rng):
                 tolerance=1e-3,
             )
         ),
-        close("two blocks: the derivative by X", pull, differences, **FD),
-        close(f"one block: the derivative by {len(theta)} parameters", theta, against, **FD),
+        close_derivative("two blocks: the derivative by X", pull, differences, tolerance=1e-7),
+        close_derivative(
+            f"one block: the derivative by {len(theta)} parameters", theta, against, tolerance=1e-7
+        ),
         equal("parameters of a block", tree.size(one), 4 * d * d + 2 * d * m + 5 * d + m + 4 * d),
     )
 
@@ -182,7 +182,7 @@ def encoder(key, rng):
     title="The transformer decoder",
     kind="model",
     of=("models.Trunk", "models.Translator", "layers.CAUSAL"),
-    cites=VASWANI,
+    cites="Vaswani et al. 2017",
 )
 def decoder(key, rng):
     r"""$N$ blocks of causal self-attention over $y_{1:t-1}$, cross-attention to $\Xi$ and a

@@ -9,7 +9,6 @@ import numpy as np
 from ... import layers, models, tree
 from ..engine.differences import jacobian
 
-FD: Any = {"tolerance": 1e-7, "method": "finite differences"}
 EXACT: Any = {"tolerance": 1e-12}
 
 

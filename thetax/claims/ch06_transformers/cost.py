@@ -17,8 +17,6 @@ from ..engine.claim import Verdict, claim
 from ..engine.differences import jacobian
 from .by_loop import dependence
 
-VASWANI = "Vaswani et al. 2017"
-
 
 def depends(slope: np.ndarray) -> bool:
     """Whether one vector depends on another."""
@@ -56,7 +54,7 @@ def hops_attention(layer: Any, xs: np.ndarray) -> np.ndarray:
     title="Path length of attention and recurrence",
     kind="identity",
     of=("layers.Attention", "layers.Elman"),
-    cites=VASWANI,
+    cites="Vaswani et al. 2017",
 )
 def path_length(key, rng):
     r"""In one layer of attention every output depends on every token directly: one step from $x_j$
@@ -93,15 +91,13 @@ def path_length(key, rng):
             1e-9,
         ),
         refuted(equal("recurrent: one step", there[-1, 0], 1)),
-        figure=Chart(
-            Panel(
-                "distance i − j",
-                "steps",
-                lines={
-                    "recurrent": (np.arange(T), there[:, 0]),
-                    "attention": (np.arange(T), here[:, 0]),
-                },
-            )
+        figure=Panel(
+            "distance i − j",
+            "steps",
+            lines={
+                "recurrent": (np.arange(T), there[:, 0]),
+                "attention": (np.arange(T), here[:, 0]),
+            },
         ),
     )
 
@@ -131,7 +127,7 @@ def matmul_flops(f: Any, *args: Any) -> int:
     title="The number of heads, width and layers",
     kind="experiment",
     of=("models.Trunk", "explain.count_flops", "tree.size"),
-    cites=VASWANI,
+    cites="Vaswani et al. 2017",
 )
 def knobs(key):
     r"""$N$ layers of width $d$ with hidden layers of width $m$ have $N(4d^2 + 2dm + 9d + m) + 2d$
@@ -208,7 +204,7 @@ def largest_array(program: Any) -> int:
     title="Complexity: T²d against Td²",
     kind="identity",
     of=("layers.Attention", "layers.Elman", "explain.count_flops"),
-    cites=VASWANI,
+    cites="Vaswani et al. 2017",
 )
 def complexity(key):
     r"""On $T$ tokens of width $d$ attention takes $4T^2 d$ FLOPs, and $8Td^2$ for its four
@@ -253,18 +249,16 @@ def complexity(key):
         ),
         between("compiled memory: power of T", slope, 1.95, 2.05),
         refuted(between("compiled memory: proportional to T", slope, 0.9, 1.1)),
-        figure=Chart(
-            Panel(
-                "T",
-                "FLOPs, d = 32",
-                log="xy",
-                vertical_lines={"T = d": float(d)},
-                lines={
-                    "attention": (times, table),
-                    "recurrent": (times, recurrent),
-                    "attention and its projections": (times, total),
-                },
-            )
+        figure=Panel(
+            "T",
+            "FLOPs, d = 32",
+            log="xy",
+            vertical_lines={"T = d": float(d)},
+            lines={
+                "attention": (times, table),
+                "recurrent": (times, recurrent),
+                "attention and its projections": (times, total),
+            },
         ),
     )
 

@@ -107,14 +107,12 @@ def universal(key, rng):
             *_pair_losses(without, X, permuted, orders),
             tolerance=1e-3,
         ),
-        figure=Chart(
-            Panel(
-                "step",
-                "loss",
-                log="y",
-                lines={"with positions": (step, falling), "without": (step, flat)},
-                bounds={"floor": ([0, STEPS], [floor, floor])},
-            )
+        figure=Panel(
+            "step",
+            "loss",
+            log="y",
+            lines={"with positions": (step, falling), "without": (step, flat)},
+            bounds={"floor": ([0, STEPS], [floor, floor])},
         ),
     )
 

@@ -14,8 +14,6 @@ from ..engine.check import equal, refuted
 from ..engine.claim import Verdict, claim
 from .flow import Arrows, flow, group_parts
 
-VASWANI = "Vaswani et al. 2017"
-
 
 def arrow_checks(result: Arrows, expected: Arrows, control: Arrows) -> list[Any]:
     """Checks that the arrows are the expected ones, and that those of another network are not."""
@@ -56,7 +54,7 @@ def drawing_check(picture: Diagram, arrows: Arrows) -> Any:
     title="Diagram of multi-head attention",
     kind="figure",
     of=("layers.Attention", "layers.dot_product_attention", "plot.Diagram"),
-    cites=VASWANI,
+    cites="Vaswani et al. 2017",
 )
 def heads(key):
     r"""$Q$, $K$ and $V$ are linear maps of $X$; each head attends with its part of the three; $W_O$
@@ -165,7 +163,7 @@ def translator(key: Any, norms: Any) -> Arrows:
     title="Diagram of encoder and decoder",
     kind="figure",
     of=("models.Translator", "plot.Diagram"),
-    cites=VASWANI,
+    cites="Vaswani et al. 2017",
 )
 def encoder_decoder(key):
     r"""Encoder: positions added to token embeddings, attention, a feed-forward network; decoder:

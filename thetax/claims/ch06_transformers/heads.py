@@ -7,11 +7,9 @@ import numpy as np
 
 from ... import tree
 from ...layers import CAUSAL, Attention, Linear, Mask
-from ..engine.check import at_least, close, equal, refuted
+from ..engine.check import at_least, close, close_derivative, equal, refuted
 from ..engine.claim import Verdict, claim
-from .by_loop import EXACT, FD, attention, linear, many_heads, perturbed, slopes
-
-VASWANI = "Vaswani et al. 2017"
+from .by_loop import EXACT, attention, linear, many_heads, perturbed, slopes
 
 
 def random_heads(key, d, heads, **options):
@@ -37,7 +35,7 @@ def permute_heads(layer, order, size):
     title="Multi-head attention",
     kind="layer",
     of=("layers.Attention",),
-    cites=VASWANI,
+    cites="Vaswani et al. 2017",
 )
 def multi_head(key, rng):
     r"""$h$ heads, each with its own $W_Q^k, W_K^k, W_V^k$; their outputs are concatenated,
@@ -84,7 +82,12 @@ def multi_head(key, rng):
                 tolerance=1e-3,
             )
         ),
-        close(f"all {len(pull)} derivatives, by the weights and by X", pull, differences, **FD),
+        close_derivative(
+            f"all {len(pull)} derivatives, by the weights and by X",
+            pull,
+            differences,
+            tolerance=1e-7,
+        ),
     )
 
 
@@ -93,7 +96,7 @@ def multi_head(key, rng):
     title="One product for all heads",
     kind="identity",
     of=("layers.Attention",),
-    cites=VASWANI,
+    cites="Vaswani et al. 2017",
 )
 def fused(key, rng):
     r"""Three maps of width $h d_k$, split into heads, are the $3h$ maps of the heads."""
@@ -142,7 +145,7 @@ def fused(key, rng):
     title="Cross-attention",
     kind="layer",
     of=("layers.Attention",),
-    cites=VASWANI,
+    cites="Vaswani et al. 2017",
 )
 def cross(key, rng):
     r"""$Q = AW_Q$ of one sequence, $K = BW_K$ and $V = BW_V$ of another, of different length and
@@ -169,7 +172,12 @@ def cross(key, rng):
         close("rows of B permuted", call(A, B[r]), call(A, B), **EXACT),
         close("rows of A permuted: the outputs likewise", call(A[p], B), call(A, B)[p], **EXACT),
         refuted(close("other rows in B", call(A, B + 1), call(A, B), tolerance=1e-3)),
-        close(f"all {len(pull)} derivatives, by the weights, A and B", pull, differences, **FD),
+        close_derivative(
+            f"all {len(pull)} derivatives, by the weights, A and B",
+            pull,
+            differences,
+            tolerance=1e-7,
+        ),
     )
 
 
@@ -178,7 +186,7 @@ def cross(key, rng):
     title="Self-attention, cross-attention and masked attention",
     kind="layer",
     of=("layers.Attention", "layers.Mask", "layers.CAUSAL"),
-    cites=VASWANI,
+    cites="Vaswani et al. 2017",
 )
 def three_kinds(key, rng):
     r"""Self-attention takes queries, keys and values from one sequence, cross-attention keys and

@@ -17,7 +17,7 @@ from ...layers import (
     linear_attention,
     sparse_attention,
 )
-from ...plot import Chart, Panel
+from ...plot import Panel
 from ..engine.check import at_least, between, close, equal, refuted
 from ..engine.claim import Verdict, claim
 from .by_loop import EXACT, attention, dependence, weights
@@ -214,13 +214,11 @@ def linear(rng):
         between(
             "FLOPs of softmax attention: power of T", power(times, cost["softmax"]), 1.99, 2.01
         ),
-        figure=Chart(
-            Panel(
-                "T",
-                "FLOPs in matrix products, d = 16",
-                log="xy",
-                lines={name: (times, way) for name, way in cost.items()},
-            )
+        figure=Panel(
+            "T",
+            "FLOPs in matrix products, d = 16",
+            log="xy",
+            lines={name: (times, way) for name, way in cost.items()},
         ),
     )
 
@@ -274,18 +272,16 @@ def hierarchical(key, rng):
         at_least("every token depends on every other", reached, 1e-9),
         equal("scores: Tb + (T/b)²", counted, [scores(T, b) for T, b in sizes]),
         refuted(equal("scores: T²", counted, [T * T for T, _ in sizes])),
-        figure=Chart(
-            Panel(
-                "T",
-                "scores",
-                log="xy",
-                lines={
-                    "all pairs": (T_long, T_long**2),
-                    "blocks of T^(1/3)": (
-                        T_long,
-                        [scores(T, round(T ** (1 / 3))) for T in T_long.tolist()],
-                    ),
-                },
-            )
+        figure=Panel(
+            "T",
+            "scores",
+            log="xy",
+            lines={
+                "all pairs": (T_long, T_long**2),
+                "blocks of T^(1/3)": (
+                    T_long,
+                    [scores(T, round(T ** (1 / 3))) for T in T_long.tolist()],
+                ),
+            },
         ),
     )

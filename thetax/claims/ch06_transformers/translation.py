@@ -13,12 +13,10 @@ from ... import train
 from ...core import run
 from ...layers import SinusoidalPositions
 from ...models import GPT, Translator, greedy
-from ...plot import Chart, Panel
-from ..engine.check import at_least, at_most, close, equal, refuted
+from ...plot import Panel
+from ..engine.check import at_least, at_most, close, close_derivative, equal, refuted
 from ..engine.claim import Verdict, claim
-from .by_loop import EXACT, FD, perturbed, single_precision, slopes, softmax
-
-VASWANI = "Vaswani et al. 2017"
+from .by_loop import EXACT, perturbed, single_precision, slopes, softmax
 
 
 @claim(
@@ -26,7 +24,7 @@ VASWANI = "Vaswani et al. 2017"
     title="Parallel and step-by-step decoding agree",
     kind="identity",
     of=("models.Translator", "models.GPT"),
-    cites=VASWANI,
+    cites="Vaswani et al. 2017",
 )
 def parallel(key, rng):
     r"""One masked pass over the whole target gives the same logits as the decoder token by token on
@@ -108,7 +106,7 @@ class Table(eqx.Module):
     title="Greedy decoding",
     kind="algorithm",
     of=("models.greedy", "models.Translator"),
-    cites=VASWANI,
+    cites="Vaswani et al. 2017",
 )
 def one_by_one(key, rng):
     r"""$y_t = \mathrm{argmax}\, p(\cdot \mid \Xi, y_{1:t-1})$, each token fed back, until the end
@@ -205,7 +203,7 @@ def exact_match(net, batch, *, begin, end):
     title="The transformer",
     kind="model",
     of=("models.Translator", "models.greedy", "train.token_cross_entropy"),
-    cites=VASWANI,
+    cites="Vaswani et al. 2017",
 )
 def transformer(key, rng):
     r"""An encoder of $\mathrm{LN}(x + \mathrm{MH}(x))$ and $\mathrm{LN}(x + F(x))$ and a decoder
@@ -244,7 +242,9 @@ def transformer(key, rng):
     encode_permuted = lambda net: (encode(net, source[:4][order]), encode(net, source[:4])[order])
     return Verdict(
         equal("5 source tokens, 3 target tokens, vocabulary of 4", logits.shape, (3, 4)),
-        close(f"the derivative by all {len(pull)} parameters", pull, differences, **FD),
+        close_derivative(
+            f"the derivative by all {len(pull)} parameters", pull, differences, tolerance=1e-7
+        ),
         close(
             "without positions: the encoder is equivariant", *encode_permuted(no_positions), **EXACT
         ),
@@ -257,8 +257,8 @@ def transformer(key, rng):
         equal("the decoder is causal", logits[:2], ahead[:2]),
         at_most("8 memorised pairs: loss", float(last), 1e-2),
         equal("8 memorised pairs: exact greedy outputs", float(right), 1.0),
-        figure=Chart(
-            Panel("step", "loss", lines={"8 pairs": (np.arange(250), np.asarray(losses))}, log="y")
+        figure=Panel(
+            "step", "loss", lines={"8 pairs": (np.arange(250), np.asarray(losses))}, log="y"
         ),
     )
 
@@ -272,7 +272,7 @@ ENGLISH = np.array([3, 7, 0, 9, 5, 1, 8, 2, 6, 4])  # the translation of each wo
     title="A small translation task",
     kind="experiment",
     of=("models.Translator", "models.greedy", "layers.SinusoidalPositions", "train.descend"),
-    cites=VASWANI,
+    cites="Vaswani et al. 2017",
 )
 def translation(key, rng):
     r"""Ten words, each with one translation, sentences of 3 to 6 words, translated in reverse
@@ -306,15 +306,13 @@ def translation(key, rng):
         equal("new sentences", len(candidates[1]), 200),
         at_least("exact translations", float(placed), 0.95),
         at_most("exact translations, without positions", float(without), 0.5),
-        figure=Chart(
-            Panel(
-                "step",
-                "loss",
-                lines={
-                    "with positions": (step, smooth(losses)),
-                    "without": (step, smooth(loss_without)),
-                },
-                log="y",
-            )
+        figure=Panel(
+            "step",
+            "loss",
+            lines={
+                "with positions": (step, smooth(losses)),
+                "without": (step, smooth(loss_without)),
+            },
+            log="y",
         ),
     )

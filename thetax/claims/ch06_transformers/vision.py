@@ -13,13 +13,11 @@ from scipy.special import erf
 from ... import data, layers, train, tree
 from ...layers import Convolution
 from ...models import Mixer, MixerBlock, ViT
-from ...plot import Chart, Panel
-from ..engine.check import at_least, at_most, close, equal, refuted
+from ...plot import Panel
+from ..engine.check import at_least, at_most, close, close_derivative, equal, refuted
 from ..engine.claim import Verdict, claim
 from ..engine.numpy_rng import numpy_rng
-from .by_loop import EXACT, FD, dependence, norm, perturbed, single_precision, slopes
-
-DOSOVITSKIY = "Dosovitskiy et al. 2021"
+from .by_loop import EXACT, dependence, norm, perturbed, single_precision, slopes
 
 
 def split_patches(x: np.ndarray, P: int) -> np.ndarray:
@@ -62,7 +60,7 @@ def small_transformer(key: Any, **options: Any) -> Any:
     title="Patch embedding",
     kind="layer",
     of=("models.ViT", "layers.Convolution"),
-    cites=DOSOVITSKIY,
+    cites="Dosovitskiy et al. 2021",
 )
 def patches(key, rng):
     r"""An image of $H \times W$ with $C$ channels is split into $N = HW/P^2$ patches, each a vector
@@ -101,7 +99,11 @@ def patches(key, rng):
 
 
 @claim(
-    "6.6-vit", title="The vision transformer", kind="model", of=("models.ViT",), cites=DOSOVITSKIY
+    "6.6-vit",
+    title="The vision transformer",
+    kind="model",
+    of=("models.ViT",),
+    cites="Dosovitskiy et al. 2021",
 )
 def vision_transformer(key, rng):
     r"""The class token is prepended to the patches, positions are added, an encoder follows, and
@@ -125,7 +127,9 @@ def vision_transformer(key, rng):
     return Verdict(
         close("class token, patches, positions, encoder, first position", net(x), read, **EXACT),
         equal("one token for each patch, and one more", net.last_hidden(x).shape, (7, 4)),
-        close(f"the derivative by all {len(pull)} parameters", pull, differences, **FD),
+        close_derivative(
+            f"the derivative by all {len(pull)} parameters", pull, differences, tolerance=1e-7
+        ),
         at_most("without positions, patches shuffled 20 times: logits", off[False].max(), 1e-12),
         at_least("with positions: largest change of the logits", off[True].max(), 1e-2),
         refuted(at_most("with positions: largest change of the logits", off[True].max(), 1e-12)),
@@ -191,7 +195,7 @@ def accuracy(net: Any, learn: Any, test: Any, key: Any) -> Any:
     title="Weaker inductive bias",
     kind="experiment",
     of=("models.ViT", "layers.Convolution", "layers.global_max", "train.descend"),
-    cites=DOSOVITSKIY,
+    cites="Dosovitskiy et al. 2021",
 )
 def needs_data(key, scale):
     r"""A vision transformer has neither locality nor translation equivariance built in: from 100
@@ -218,13 +222,11 @@ def needs_data(key, scale):
             results["transformer"][:, 1].mean(),
             0.85,
         ),
-        figure=Chart(
-            Panel(
-                "images",
-                "test accuracy, mean",
-                log="x",
-                lines={name: (SIZES, way.mean(axis=0)) for name, way in results.items()},
-            )
+        figure=Panel(
+            "images",
+            "test accuracy, mean",
+            log="x",
+            lines={name: (SIZES, way.mean(axis=0)) for name, way in results.items()},
         ),
     )
 
@@ -302,9 +304,7 @@ def mixer(key, rng):
         equal("without token mixing: dependence between patches", alone > 0, np.eye(S, dtype=bool)),
         equal("parameters of Mixer-B/16", tree.size(full), 59_880_472),
         at_least("test accuracy on digits", 1 - error[-1], 0.9),
-        figure=Chart(
-            Panel(
-                "epoch", "test error", lines={"mixer": (1 + np.arange(len(error)), error)}, log="y"
-            )
+        figure=Panel(
+            "epoch", "test error", lines={"mixer": (1 + np.arange(len(error)), error)}, log="y"
         ),
     )

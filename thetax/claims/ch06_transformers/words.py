@@ -18,7 +18,6 @@ from ..engine.claim import Verdict, claim, erratum
 from .bert_learning import CLS, MASK, SEP, SPECIAL, encode_sentences
 from .by_loop import EXACT, linear, norm, perturbed
 
-DEVLIN = "Devlin et al. 2019"
 INSIDE = "##"
 
 
@@ -165,7 +164,7 @@ def sentences(rng: np.random.Generator, count: int) -> list[np.ndarray]:
     title="Special tokens, positions and segments",
     kind="definition",
     of=("data.pack_sentences", "data.unpack_sentences", "models.BERT"),
-    cites=DEVLIN,
+    cites="Devlin et al. 2019",
 )
 def input_format(key, rng):
     r"""$[\mathrm{CLS}]\, s_1\, [\mathrm{SEP}]\, (s_2\, [\mathrm{SEP}])$, whose tokens up to the
@@ -219,7 +218,7 @@ def input_format(key, rng):
     printed=r"[\mathrm{CLS}] \text{ is appended to the tokens}",
     corrected=r"[\mathrm{CLS}] \text{ is prepended to the tokens}",
     of=("data.pack_sentences", "models.SentenceClassifier"),
-    cites=DEVLIN,
+    cites="Devlin et al. 2019",
     slip=True,
 )
 def comes_first(key, rng):
@@ -260,7 +259,7 @@ ORDINARY = 6  # number of words, without the special tokens
     title="Which tokens are masked",
     kind="algorithm",
     of=("data.mask_tokens",),
-    cites=DEVLIN,
+    cites="Devlin et al. 2019",
 )
 def hidden(key, rng):
     r"""Each token except the special ones is selected with probability 0.15; of these, 0.8 become

@@ -10,7 +10,7 @@ import optax
 
 from ... import data, layers, models, train, tree
 from ...core import predict
-from ...plot import Chart, Panel
+from ...plot import Panel
 from ..engine.check import at_least, close, equal, refuted, within
 from ..engine.claim import Verdict, claim
 
@@ -148,15 +148,13 @@ def invariance(key, rng, scale):
                 tolerance=1e-2,
             )
         ),
-        figure=Chart(
-            Panel(
-                "shift (0 to 8, row by row; 4 is no shift)",
-                "change of the probabilities, 0 to 1",
-                points={
-                    "without augmentation": (shifts, np.insert(plain.mean(axis=0), 4, 0)),
-                    "trained on shifts": (shifts, np.insert(taught.mean(axis=0), 4, 0)),
-                },
-            )
+        figure=Panel(
+            "shift (0 to 8, row by row; 4 is no shift)",
+            "change of the probabilities, 0 to 1",
+            points={
+                "without augmentation": (shifts, np.insert(plain.mean(axis=0), 4, 0)),
+                "trained on shifts": (shifts, np.insert(taught.mean(axis=0), 4, 0)),
+            },
         ),
     )
 

@@ -10,10 +10,10 @@ from sklearn.linear_model import Ridge
 
 from ... import layers, models, train, tree
 from ...core import run
-from ...plot import Chart, Panel
+from ...plot import Panel
 from ..ch03_gradients.problems import descent
 from ..engine import differences
-from ..engine.check import at_least, at_most, close, falls, refuted
+from ..engine.check import at_least, at_most, close, close_derivative, falls, refuted
 from ..engine.claim import Verdict, claim, erratum
 from ..engine.numpy_rng import numpy_rng
 
@@ -66,13 +66,11 @@ def weight_decay(key):
         ),
         close("without a gradient: norms over 60 steps", norms, law),
         refuted(close("by (1 − 2ημ)ᵗ", norms, np.linalg.norm(THETA) * 0.9**t, tolerance=1e-6)),
-        figure=Chart(
-            Panel(
-                "step",
-                "norm of the weights",
-                points={"descent": (t[::3], norms[::3])},
-                bounds={"(1 − ημ)ᵗ": (t, law)},
-            )
+        figure=Panel(
+            "step",
+            "norm of the weights",
+            points={"descent": (t[::3], norms[::3])},
+            bounds={"(1 − ημ)ᵗ": (t, law)},
         ),
     )
 
@@ -165,12 +163,11 @@ def penalty(key):
             mu / 2 * squares,
             tolerance=1e-13,
         ),
-        close(
+        close_derivative(
             "its gradient, against μθ",
             differences.jacobian(lambda v: empty(back(v), None), theta),
             mu * theta,
             tolerance=1e-9,
-            method="finite differences",
         ),
         close("Adam on ℓ_μ, 100 steps, by hand", results["adam"], by_hand[1], tolerance=1e-10),
         close(
@@ -223,7 +220,7 @@ def _norms(net, paths, mu):
     }
     norm = lambda path: np.linalg.norm(np.concatenate([start, path]), axis=1)
     lines = {label: (t, norm(paths[name])) for name, label in names.items()}
-    return Chart(Panel("step", "norm of the weights", lines=lines, title=f"μ = {mu:g}"))
+    return Panel("step", "norm of the weights", lines=lines, title=f"μ = {mu:g}")
 
 
 @claim(
@@ -395,12 +392,8 @@ def lagrangian(key):
             for mu, theta in results.items()
         ],
         *[
-            close(
-                f"μ = {mu:g}: ∇ℓ + μθ",
-                slope(theta) + mu * theta,
-                np.zeros(5),
-                tolerance=1e-7,
-                method="finite differences",
+            close_derivative(
+                f"μ = {mu:g}: ∇ℓ + μθ", slope(theta) + mu * theta, np.zeros(5), tolerance=1e-7
             )
             for mu, theta in results.items()
         ],
@@ -414,14 +407,12 @@ def lagrangian(key):
         assumptions=[
             at_least("smallest eigenvalue of the Hessian", np.linalg.eigvalsh(X.T @ X)[0], 0.0)
         ],
-        figure=Chart(
-            Panel(
-                "strength μ",
-                "radius r",
-                lines={"norm of the minimiser": (mus, radii)},
-                bounds={"r = μ": (mus, mus)},
-                log="xy",
-            )
+        figure=Panel(
+            "strength μ",
+            "radius r",
+            lines={"norm of the minimiser": (mus, radii)},
+            bounds={"r = μ": (mus, mus)},
+            log="xy",
         ),
     )
 

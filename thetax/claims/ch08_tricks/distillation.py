@@ -9,8 +9,8 @@ from scipy.special import entr, log_softmax, softmax
 
 from ... import data, models, train
 from ...core import iterate
-from ...plot import Chart, Panel
-from ..engine.check import at_least, at_most, between, close, refuted, rises
+from ...plot import Panel
+from ..engine.check import at_least, at_most, between, close, close_derivative, refuted, rises
 from ..engine.claim import Verdict, claim, erratum
 from ..engine.differences import jacobian
 
@@ -72,18 +72,16 @@ def to_a_teacher(rng):
             tolerance=1e-8,
         ),
         close("mean over a set of inputs", mean, by_hand, tolerance=1e-13),
-        figure=Chart(
-            Panel(
-                "step",
-                "divergence from the teacher",
-                log="y",
-                lines={
-                    "gradient descent on the student's logits": (
-                        np.arange(100),
-                        divergence(F, way[:100]),
-                    )
-                },
-            )
+        figure=Panel(
+            "step",
+            "divergence from the teacher",
+            log="y",
+            lines={
+                "gradient descent on the student's logits": (
+                    np.arange(100),
+                    divergence(F, way[:100]),
+                )
+            },
         ),
     )
 
@@ -123,16 +121,14 @@ def to_a_teacher_printed(rng):
                 0.1,
             ),
         ],
-        figure=Chart(
-            Panel(
-                "step",
-                "divergence from the teacher",
-                log="y",
-                lines={
-                    "corrected": (np.arange(301), divergence(F, right)),
-                    "printed": (np.arange(301), divergence(F, wrong)),
-                },
-            )
+        figure=Panel(
+            "step",
+            "divergence from the teacher",
+            log="y",
+            lines={
+                "corrected": (np.arange(301), divergence(F, right)),
+                "printed": (np.arange(301), divergence(F, wrong)),
+            },
         ),
     )
 
@@ -217,14 +213,12 @@ def soften(rng):
             "T → 0: one-hot at the largest logit", p[1e-3], np.eye(6)[F.argmax()], tolerance=1e-6
         ),
         refuted(close("T = 1: one-hot", p[1.0], np.eye(6)[F.argmax()], tolerance=1e-2)),
-        figure=Chart(
-            Panel(
-                "temperature",
-                "entropy (nats)",
-                log="x",
-                lines={"softmax(F/T)": (temperatures, entropies)},
-                bounds={"log k": (temperatures[[0, -1]], np.full(2, np.log(6)))},
-            )
+        figure=Panel(
+            "temperature",
+            "entropy (nats)",
+            log="x",
+            lines={"softmax(F/T)": (temperatures, entropies)},
+            bounds={"log k": (temperatures[[0, -1]], np.full(2, np.log(6)))},
         ),
     )
 
@@ -247,12 +241,8 @@ def gradient(rng):
         result = jax.grad(lambda G, T=T: loss(G, F, T))(jnp.asarray(G))
         checks += [
             close(f"T = {T:g}", result, (softmax(G / T) - softmax(F / T)) / T, tolerance=1e-13),
-            close(
-                f"T = {T:g}, by differences",
-                result,
-                jacobian(lambda G, T=T: loss(G, F, T), G),
-                tolerance=1e-8,
-                method="finite differences",
+            close_derivative(
+                f"T = {T:g}, by differences", result, jacobian(lambda G, T=T: loss(G, F, T), G)
             ),
         ]
     return Verdict(*checks)
@@ -327,14 +317,12 @@ def high_temperature(rng):
                 0.01,
             )
         ),
-        figure=Chart(
-            Panel(
-                "temperature",
-                "distance to the limit",
-                log="xy",
-                points={"measured": (temperatures, error)},
-                bounds={"slope −1": (temperatures, error[-1] * 1000 / temperatures)},
-            )
+        figure=Panel(
+            "temperature",
+            "distance to the limit",
+            log="xy",
+            points={"measured": (temperatures, error)},
+            bounds={"slope −1": (temperatures, error[-1] * 1000 / temperatures)},
         ),
     )
 
@@ -368,16 +356,14 @@ def taught(key, scale):
             (distilled - labelled).mean(),
             0.0,
         ),
-        figure=Chart(
-            Panel(
-                "accuracy, trained on labels",
-                "accuracy, distilled",
-                points={"student, a seed": (labelled, distilled)},
-                bounds={
-                    "equal": (np.sort(labelled), np.sort(labelled)),
-                    "the teachers' mean": (np.sort(labelled)[[0, -1]], np.full(2, teacher.mean())),
-                },
-            )
+        figure=Panel(
+            "accuracy, trained on labels",
+            "accuracy, distilled",
+            points={"student, a seed": (labelled, distilled)},
+            bounds={
+                "equal": (np.sort(labelled), np.sort(labelled)),
+                "the teachers' mean": (np.sort(labelled)[[0, -1]], np.full(2, teacher.mean())),
+            },
         ),
     )
 

@@ -154,13 +154,11 @@ def ensemble(key, rng):
             false_alarm=FOUR,
         ),
         refuted(close("with p(b) = 1/256", average, each.mean(axis=0), tolerance=1e-3)),
-        figure=Chart(
-            Panel(
-                "fraction of the ensemble",
-                "probability of class 1",
-                lines={"the 256 networks, sorted": (np.cumsum(weight[order]), each[order, 0])},
-                bounds={"their average": (np.array([0, 1]), np.full(2, float(average[0])))},
-            )
+        figure=Panel(
+            "fraction of the ensemble",
+            "probability of class 1",
+            lines={"the 256 networks, sorted": (np.cumsum(weight[order]), each[order, 0])},
+            bounds={"their average": (np.array([0, 1]), np.full(2, float(average[0])))},
         ),
     )
 
@@ -223,17 +221,15 @@ def scaling(rng):
             method="brute force",
         ),
         refuted(close("logistic: arithmetic mean", arithmetic, expit(scaled), tolerance=0.01)),
-        figure=Chart(
-            Panel(
-                "scaled network, σ(πw·x)",
-                "mean of the ensemble",
-                points={
-                    "arithmetic": (expit(scaled), arithmetic),
-                    "geometric": (expit(scaled), up / (up + down)),
-                },
-                bounds={"equal": (np.array([0, 1]), np.array([0, 1]))},
-                equal_aspect=True,
-            )
+        figure=Panel(
+            "scaled network, σ(πw·x)",
+            "mean of the ensemble",
+            points={
+                "arithmetic": (expit(scaled), arithmetic),
+                "geometric": (expit(scaled), up / (up + down)),
+            },
+            bounds={"equal": (np.array([0, 1]), np.array([0, 1]))},
+            equal_aspect=True,
         ),
     )
 

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import integrate, stats
 
 from ... import layers
-from ...plot import Chart, Panel
+from ...plot import Panel
 from ..engine.check import at_least, at_most, close, likely, refuted, within
 from ..engine.claim import Verdict, claim, erratum
 
@@ -60,7 +60,7 @@ def starts(key):
                 "uniform of half-width σ: variance", np.mean(draws**2) / 3, sigma**2, error=error
             )
         ),
-        figure=Chart(Panel("weight", "density", lines=lines)),
+        figure=Panel("weight", "density", lines=lines),
     )
 
 
@@ -336,18 +336,16 @@ def orthogonal(key, rng):
         within(
             "uniform over the group: E (tr W)²", np.mean(traces**2), 1.0, error=np.sqrt(2 / 4000)
         ),
-        figure=Chart(
-            Panel(
-                "real part",
-                "imaginary part",
-                equal_aspect=True,
-                points={
-                    "eigenvalues of 40 draws": (
-                        eigenvalues[:40].real.ravel(),
-                        eigenvalues[:40].imag.ravel(),
-                    )
-                },
-            )
+        figure=Panel(
+            "real part",
+            "imaginary part",
+            equal_aspect=True,
+            points={
+                "eigenvalues of 40 draws": (
+                    eigenvalues[:40].real.ravel(),
+                    eigenvalues[:40].imag.ravel(),
+                )
+            },
         ),
     )
 

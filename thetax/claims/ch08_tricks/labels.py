@@ -12,7 +12,7 @@ from scipy.stats import ttest_rel
 from ... import models, train
 from ...core import iterate
 from ...plot import Chart, Panel
-from ..engine.check import at_least, at_most, close, refuted
+from ..engine.check import at_least, at_most, close, close_derivative, refuted
 from ..engine.claim import Verdict, claim
 from ..engine.differences import jacobian
 
@@ -77,12 +77,11 @@ def smoothing(rng):
             softmax(z, axis=1) - Pi[:, y].T,
             tolerance=1e-13,
         ),
-        close(
+        close_derivative(
             "gradient, by differences",
             slope,
             len(y) * jacobian(lambda z: objective(logit_model, (z, batch[1])), z),
             tolerance=1e-9,
-            method="finite differences",
         ),
         assumptions=[
             close("columns of Π sum to", Pi.sum(axis=0), np.ones(k)),
@@ -159,23 +158,21 @@ def optimum(key):
             )
         ),
         at_least("ε = 0: the gap still grows, from step 1,000 to 2,000", hard[-1] - hard[999], 0.5),
-        figure=Chart(
-            Panel(
-                "step",
-                "gap between the logits",
-                log="x",
-                lines={"ε = 0": (t, np.asarray(hard)[t - 1])}
-                | {
-                    f"ε = {e:g}": (t, way[t - 1])
-                    for e, way in zip(epsilons[[0, 2, 3]], ways[[0, 2, 3]])
-                },
-                bounds={
-                    "log((1 − ε + ε/k)/(ε/k))": (
-                        np.tile([1.0, 2000.0, np.nan], 3),
-                        np.repeat(gap[[0, 2, 3]], 3),
-                    )
-                },
-            )
+        figure=Panel(
+            "step",
+            "gap between the logits",
+            log="x",
+            lines={"ε = 0": (t, np.asarray(hard)[t - 1])}
+            | {
+                f"ε = {e:g}": (t, way[t - 1])
+                for e, way in zip(epsilons[[0, 2, 3]], ways[[0, 2, 3]])
+            },
+            bounds={
+                "log((1 − ε + ε/k)/(ε/k))": (
+                    np.tile([1.0, 2000.0, np.nan], 3),
+                    np.repeat(gap[[0, 2, 3]], 3),
+                )
+            },
         ),
     )
 

@@ -6,12 +6,10 @@ import numpy as np
 
 from ... import layers
 from ...core import predict
-from ...plot import Chart, Panel
-from ..engine.check import at_least, close, equal, refuted
+from ...plot import Panel
+from ..engine.check import at_least, close, close_derivative, equal, refuted
 from ..engine.claim import Verdict, claim, erratum
 from ..engine.differences import jacobian
-
-FD = {"tolerance": 1e-9, "method": "finite differences"}
 
 
 def norm(gamma, mu, *, eps: float = 0.0) -> layers.BatchNorm:
@@ -54,16 +52,14 @@ def normalise(rng):
         refuted(
             close("variance of μ + γf̄, against γ", normalised.var(axis=0), gamma, tolerance=1e-6)
         ),
-        figure=Chart(
-            Panel(
-                "value",
-                "density",
-                lines={
-                    "f": (middle, height(f[:, 0])),
-                    "f̄": (middle, height(bar[:, 0])),
-                    "1 + 2f̄": (middle, height(normalised[:, 0])),
-                },
-            )
+        figure=Panel(
+            "value",
+            "density",
+            lines={
+                "f": (middle, height(f[:, 0])),
+                "f̄": (middle, height(bar[:, 0])),
+                "1 + 2f̄": (middle, height(normalised[:, 0])),
+            },
         ),
     )
 
@@ -123,7 +119,7 @@ def batch_norm(rng):
             tolerance=1e-14,
         ),
         *(
-            close(f"∂ by {name}", slope, jacobian(f, p), **FD)
+            close_derivative(f"∂ by {name}", slope, jacobian(f, p), tolerance=1e-9)
             for name, slope, f, p in zip(("γ", "μ", "x"), slopes, partial, point)
         ),
         close(
@@ -241,20 +237,18 @@ def scale_invariant(rng):
     return Verdict(
         close("f at 3w", output(3 * w), output(w), tolerance=1e-13),
         refuted(close("f at −w", output(-w), output(w), tolerance=1e-3)),
-        close("the gradient, by differences", at[2], jacobian(loss, w), **FD),
+        close_derivative("the gradient, by differences", at[2], jacobian(loss, w), tolerance=1e-9),
         close("w · ∇ℓ", w @ at[2] / (np.linalg.norm(w) * np.linalg.norm(at[2])), 0.0),
         refuted(
             close("w · ∇ℓ without the norm", w @ np.asarray(gradient_without), 0.0, tolerance=1e-3)
         ),
         close("∇ℓ at cw, times c", scales[:, None] * at, np.tile(at[2], (5, 1))),
-        figure=Chart(
-            Panel(
-                "norm of the weights, in units of ‖w‖",
-                "norm of the gradient",
-                points={"measured": (scales, np.linalg.norm(at, axis=1))},
-                bounds={"slope −1": (scales, np.linalg.norm(at[2]) / scales)},
-                log="xy",
-            )
+        figure=Panel(
+            "norm of the weights, in units of ‖w‖",
+            "norm of the gradient",
+            points={"measured": (scales, np.linalg.norm(at, axis=1))},
+            bounds={"slope −1": (scales, np.linalg.norm(at[2]) / scales)},
+            log="xy",
         ),
     )
 
@@ -298,7 +292,7 @@ def layer_norm(rng):
         close("mean of each row", rows.mean(axis=1), np.zeros(4), tolerance=1e-14),
         close("variance of each row", rows.var(axis=1), np.ones(4), tolerance=1e-13),
         *(
-            close(f"∂ by {name}", slope, jacobian(f, p), **FD)
+            close_derivative(f"∂ by {name}", slope, jacobian(f, p), tolerance=1e-9)
             for name, slope, f, p in zip(("γ", "μ", "x"), slopes, partial, point)
         ),
         close("LN(3x + 7)", predict(plain, jnp.asarray(3 * x + 7)), rows, tolerance=1e-13),

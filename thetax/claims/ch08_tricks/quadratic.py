@@ -6,7 +6,7 @@ import numpy as np
 import optax
 
 from ... import explain, layers, train
-from ...plot import Chart, Panel
+from ...plot import Panel
 from ..ch03_gradients.problems import descent, spectrum
 from ..engine.check import at_least, at_most, between, close, equal, refuted
 from ..engine.claim import Verdict, claim, erratum
@@ -113,25 +113,23 @@ def taylor(key, rng):
             1.9,
             method="trend",
         ),
-        figure=Chart(
-            Panel(
-                "distance from the minimiser",
-                "remainder",
-                log="xy",
-                points={"loss": (sizes, remainder), "gradient": (sizes, left_slope)},
-                bounds={
-                    "slope 3 and 2": (
-                        np.concatenate([sizes, [np.nan], sizes]),
-                        np.concatenate(
-                            [
-                                remainder[0] * (sizes / sizes[0]) ** 3,
-                                [np.nan],
-                                left_slope[0] * (sizes / sizes[0]) ** 2,
-                            ]
-                        ),
-                    )
-                },
-            )
+        figure=Panel(
+            "distance from the minimiser",
+            "remainder",
+            log="xy",
+            points={"loss": (sizes, remainder), "gradient": (sizes, left_slope)},
+            bounds={
+                "slope 3 and 2": (
+                    np.concatenate([sizes, [np.nan], sizes]),
+                    np.concatenate(
+                        [
+                            remainder[0] * (sizes / sizes[0]) ** 3,
+                            [np.nan],
+                            left_slope[0] * (sizes / sizes[0]) ** 2,
+                        ]
+                    ),
+                )
+            },
         ),
     )
 
@@ -217,14 +215,12 @@ def solution(rng):
         ),
         between("logistic: order of the error in μ", convergence_order(mus, errors), 1.9, 2.1),
         close("logistic: ∇ℓ_μ at its minimisers", ends, np.zeros_like(ends)),
-        figure=Chart(
-            Panel(
-                "strength μ",
-                "error of the formula",
-                points={"logistic loss": (mus, errors)},
-                bounds={"μ²": (mus, errors[0] * (mus / mus[0]) ** 2)},
-                log="xy",
-            )
+        figure=Panel(
+            "strength μ",
+            "error of the formula",
+            points={"logistic loss": (mus, errors)},
+            bounds={"μ²": (mus, errors[0] * (mus / mus[0]) ** 2)},
+            log="xy",
         ),
     )
 
@@ -288,14 +284,11 @@ def shrinkage(key, rng):
 
 def _factors():
     lam = np.geomspace(1e-3, 1e3, 200)
-    return Chart(
-        Panel(
-            "curvature of a direction",
-            "remaining share of the minimiser",
-            log="x",
-            lines={
-                f"μ = {mu:g}": (lam, explain.weight_decay_factor(lam, strength=mu))
-                for mu in STRENGTHS
-            },
-        )
+    return Panel(
+        "curvature of a direction",
+        "remaining share of the minimiser",
+        log="x",
+        lines={
+            f"μ = {mu:g}": (lam, explain.weight_decay_factor(lam, strength=mu)) for mu in STRENGTHS
+        },
     )

@@ -107,17 +107,15 @@ def early_stopping(key, rng):
             np.sum(at_stop < at_end),
             9,
         ),
-        figure=Chart(
-            Panel(
-                "step",
-                "mean squared error / 2",
-                lines={
-                    "training": (epochs, train_error[median_run]),
-                    "validation": (epochs, valid[median_run]),
-                    "test": (epochs, test[median_run]),
-                },
-                vertical_lines={"returned": float(epochs[stops[median_run]])},
-            )
+        figure=Panel(
+            "step",
+            "mean squared error / 2",
+            lines={
+                "training": (epochs, train_error[median_run]),
+                "validation": (epochs, valid[median_run]),
+                "test": (epochs, test[median_run]),
+            },
+            vertical_lines={"returned": float(epochs[stops[median_run]])},
         ),
     )
 
@@ -340,12 +338,10 @@ def iterate(key):
             path[7] / (vectors.T @ best),
             tolerance=1e-9,
         ),
-        figure=Chart(
-            Panel(
-                "step",
-                "share of the minimiser reached",
-                lines={f"λ = {v:.2g}": (t, reached[:, i]) for i, v in enumerate(values)},
-            )
+        figure=Panel(
+            "step",
+            "share of the minimiser reached",
+            lines={f"λ = {v:.2g}": (t, reached[:, i]) for i, v in enumerate(values)},
         ),
     )
 

@@ -9,12 +9,10 @@ import optax
 
 from ... import layers, train
 from ...core import iterate, predict
-from ...plot import Chart, Panel
-from ..engine.check import at_least, close, refuted
+from ...plot import Panel
+from ..engine.check import at_least, close, close_derivative, refuted
 from ..engine.claim import Verdict, claim
 from ..engine.differences import jacobian
-
-FD = {"tolerance": 1e-8, "method": "finite differences"}
 
 
 def unit(v, gamma) -> layers.WeightNorm:
@@ -105,21 +103,19 @@ def gradients(rng):
         }
         checks += [
             close(f"γ = {gamma}: ∂ℓ/∂γ", by_gamma, to_w @ v / length, tolerance=1e-13),
-            close(
+            close_derivative(
                 f"γ = {gamma}: ∂ℓ/∂γ by differences",
                 by_gamma[None],
                 jacobian(lambda g: loss(v, g[0]), [gamma]),
-                **FD,
             ),
             *(
                 close(f"γ = {gamma}: ∂ℓ/∂v, {name}", by_v, value, tolerance=1e-13)
                 for name, value in lines.items()
             ),
-            close(
+            close_derivative(
                 f"γ = {gamma}: ∂ℓ/∂v by differences",
                 by_v,
                 jacobian(lambda v, g=gamma: loss(v, g), v),
-                **FD,
             ),
             refuted(
                 close(
@@ -192,10 +188,8 @@ def projection(rng):
                 tolerance=1e-4,
             )
         ),
-        figure=Chart(
-            Panel(
-                "step", "length", lines={"of v": (t, np.sqrt(square)), "of w": (t, np.abs(gamma))}
-            )
+        figure=Panel(
+            "step", "length", lines={"of v": (t, np.sqrt(square)), "of w": (t, np.abs(gamma))}
         ),
     )
 
@@ -231,16 +225,14 @@ def as_batch_norm(rng):
             close("mean of the inputs", white.mean(axis=0), np.zeros(4)),
             close("their covariance", np.cov(white.T, bias=True), np.eye(4), tolerance=1e-10),
         ],
-        figure=Chart(
-            Panel(
-                "weight norm",
-                "batch norm",
-                equal_aspect=True,
-                points={
-                    "raw inputs": (other, over_other),
-                    "whitened": (weight, over_batch),
-                },
-            )
+        figure=Panel(
+            "weight norm",
+            "batch norm",
+            equal_aspect=True,
+            points={
+                "raw inputs": (other, over_other),
+                "whitened": (weight, over_batch),
+            },
         ),
     )
 
@@ -293,18 +285,16 @@ def picture(rng):
             eta * across,
         ),
         refuted(close("cosine of −∂ℓ/∂w with v", cosines[first], 0.0, tolerance=1e-3)),
-        figure=Chart(
-            Panel(
-                "first weight",
-                "second weight",
-                equal_aspect=True,
-                lines={
-                    "v": line(np.zeros(2), v),
-                    "−η ∂ℓ/∂w": line(v, eta * raw),
-                    "its component orthogonal to v": line(v, eta * across),
-                },
-                points={"v, step by step": (V[:, 0], V[:, 1])},
-                bounds={"norms of v": (arcs(np.cos(arc)), arcs(np.sin(arc)))},
-            )
+        figure=Panel(
+            "first weight",
+            "second weight",
+            equal_aspect=True,
+            lines={
+                "v": line(np.zeros(2), v),
+                "−η ∂ℓ/∂w": line(v, eta * raw),
+                "its component orthogonal to v": line(v, eta * across),
+            },
+            points={"v, step by step": (V[:, 0], V[:, 1])},
+            bounds={"norms of v": (arcs(np.cos(arc)), arcs(np.sin(arc)))},
         ),
     )

@@ -10,12 +10,10 @@ import numpy as np
 
 from ...explain import dual_activation, infinite_width_limit
 from ...layers import Chain, Linear, ntk_parametrisation, relu
-from ...plot import Chart, Panel
+from ...plot import Panel
 from ..engine.check import at_least, close, equal, refuted, within
 from ..engine.claim import Verdict, claim
 from .width import by_kappa, kappa, kernels, shallow
-
-BIETTI = "Bietti & Mairal 2019; Cho & Saul 2009"
 
 
 def by_quadrature(x: np.ndarray, y: np.ndarray, nodes: int = 60) -> float:
@@ -40,7 +38,7 @@ def by_quadrature(x: np.ndarray, y: np.ndarray, nodes: int = 60) -> float:
     title="The kernel of one hidden layer",
     kind="identity",
     of=("explain.infinite_width_limit", "explain.ntk", "layers.ntk_parametrisation"),
-    cites=BIETTI,
+    cites="Bietti & Mairal 2019; Cho & Saul 2009",
 )
 def one_layer(key, rng):
     r"""For $f(x) = \sqrt{2/m} \sum_j a_j\, \mathrm{ReLU}(w_j^\top x)$ with $a, w$ standard normal
@@ -77,17 +75,15 @@ def one_layer(key, rng):
                 tolerance=1e-3,
             )
         ),
-        figure=Chart(
-            Panel(
-                "cosine u",
-                "κ(u)",
-                points={"50 networks": (cosine, result.mean(axis=0) / lengths)},
-                lines={
-                    "κ": (u, kappa(u)),
-                    "the first layer: u κ₀": (u, u * kappa_0(u)),
-                    "the last layer: κ₁": (u, kappa_1(u)),
-                },
-            )
+        figure=Panel(
+            "cosine u",
+            "κ(u)",
+            points={"50 networks": (cosine, result.mean(axis=0) / lengths)},
+            lines={
+                "κ": (u, kappa(u)),
+                "the first layer: u κ₀": (u, u * kappa_0(u)),
+                "the last layer: κ₁": (u, kappa_1(u)),
+            },
         ),
     )
 
@@ -113,7 +109,7 @@ def kappa_1(u: Any) -> np.ndarray:
     title="The two parts of the kernel",
     kind="identity",
     of=("explain.infinite_width_limit", "explain.dual_activation"),
-    cites=BIETTI,
+    cites="Bietti & Mairal 2019; Cho & Saul 2009",
 )
 def parts(key, rng):
     r"""$\kappa = u \kappa_0 + \kappa_1$ with $\kappa_0 = \frac1\pi (\pi - \arccos u)$, from the
@@ -230,11 +226,9 @@ def many_layers(key, rng, scale):
             np.round(np.diag(limit(4)) / np.sum(xs**2, axis=1) * 4, 10),
             np.full(5, 5.0),
         ),
-        figure=Chart(
-            Panel(
-                "angle",
-                "Θ(x, x') / Θ(x, x)",
-                lines={name: (angle, k / k[0]) for name, k in around.items()},
-            )
+        figure=Panel(
+            "angle",
+            "Θ(x, x') / Θ(x, x)",
+            lines={name: (angle, k / k[0]) for name, k in around.items()},
         ),
     )

@@ -30,8 +30,6 @@ from .trained import (
 )
 from .width import shallow
 
-LEE = "Jacot et al. 2018; Lee et al. 2019"
-
 
 @claim(
     "9.3-lazy",
@@ -75,7 +73,7 @@ def lazy(key):
         "explain.kernel_gradient_descent",
         "explain.infinite_width_limit",
     ),
-    cites=LEE,
+    cites="Jacot et al. 2018; Lee et al. 2019",
 )
 def regression(key):
     r"""Trained with the squared error, an infinitely wide network converges to kernel regression
@@ -163,7 +161,7 @@ def drift(part: Trained) -> float:
     title="The kernel stays constant",
     kind="theorem",
     of=("explain.ntk", "train.descend"),
-    cites=LEE,
+    cites="Jacot et al. 2018; Lee et al. 2019",
 )
 def constant(key):
     r"""As $m \to \infty$, $\partial_t k[\theta_t] = 0$ along training: $k[\theta_t] \to k_\infty$
@@ -249,7 +247,7 @@ def gap(case: Data, part: Trained, limit: Any, *, start: float) -> float:
     title="The limit of training a wide network",
     kind="theorem",
     of=("explain.infinite_width_limit", "explain.kernel_gradient_descent", "train.descend"),
-    cites=LEE,
+    cites="Jacot et al. 2018; Lee et al. 2019",
 )
 def solution(key):
     r"""If the kernel is constant, the trained network is

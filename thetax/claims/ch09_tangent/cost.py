@@ -12,7 +12,7 @@ from ... import tree
 from ...core import predict, run
 from ...explain import count_flops, linearise, ntk
 from ...models import MLP
-from ...plot import Chart, Panel
+from ...plot import Panel
 from ...train import descend, squared_error, weight_decay
 from ..engine.check import at_most, close, equal
 from ..engine.claim import Verdict, claim
@@ -72,17 +72,15 @@ def cost(key, rng):
             ours / by_gradients,
             0.05,
         ),
-        figure=Chart(
-            Panel(
-                "examples n",
-                "multiply-adds",
-                log="xy",
-                title=f"{tree.size(deep):,} parameters",
-                lines={
-                    "gradients, pair by pair": (many, by_gradients),
-                    "layer by layer": (many, ours),
-                },
-            )
+        figure=Panel(
+            "examples n",
+            "multiply-adds",
+            log="xy",
+            title=f"{tree.size(deep):,} parameters",
+            lines={
+                "gradients, pair by pair": (many, by_gradients),
+                "layer by layer": (many, ours),
+            },
         ),
     )
 
@@ -144,17 +142,15 @@ def against_the_whole(key, rng):
             tolerance=1e-3,
         ),
         assumptions=[at_most("loss of the trained networks", losses, 1e-2)],
-        figure=Chart(
-            Panel(
-                "ridge",
-                "error rate on new examples",
-                log="x",
-                bands={"linearised, range of 5 draws": (few, *ends)},
-                lines={
-                    "linearised, mean": (few, each[:, :6].mean(axis=0)),
-                    "the network, trained": (few, np.full(6, errors.mean())),
-                },
-            )
+        figure=Panel(
+            "ridge",
+            "error rate on new examples",
+            log="x",
+            bands={"linearised, range of 5 draws": (few, *ends)},
+            lines={
+                "linearised, mean": (few, each[:, :6].mean(axis=0)),
+                "the network, trained": (few, np.full(6, errors.mean())),
+            },
         ),
     )
 

@@ -17,7 +17,7 @@ from ...core import iterate, predict, run
 from ...explain import kernel_gradient_descent, kernel_gradient_flow, linearise, ntk
 from ...plot import Chart, Panel
 from ...train import cross_entropy, descend, gradient_flow, log_loss, squared_error
-from ..engine.check import at_most, between, close, refuted
+from ..engine.check import at_most, between, close, close_derivative, refuted
 from ..engine.claim import Verdict, claim
 from ..engine.numpy_rng import numpy_rng
 from .linearised import network
@@ -25,7 +25,6 @@ from .linearised import network
 N = 5
 STEP = 1e-3
 MOMENTS = np.array([0.02, 0.1, 0.4])
-FD = {"tolerance": 1e-5, "relative": True, "method": "finite differences"}
 ODE: dict[str, Any] = {"method": "DOP853", "rtol": 1e-11, "atol": 1e-12}
 
 
@@ -137,14 +136,12 @@ def limit(key):
             exact,
             tolerance=1e-7,
         ),
-        figure=Chart(
-            Panel(
-                "learning rate η",
-                f"distance to the flow at time {end:g}",
-                log="xy",
-                points={"gradient descent": (end / counts, errors)},
-                bounds={"slope 1": (end / counts, errors[-1] * counts[-1] / counts)},
-            )
+        figure=Panel(
+            "learning rate η",
+            f"distance to the flow at time {end:g}",
+            log="xy",
+            points={"gradient descent": (end / counts, errors)},
+            bounds={"slope 1": (end / counts, errors[-1] * counts[-1] / counts)},
         ),
     )
 
@@ -183,16 +180,21 @@ def decay(key):
         summed, case.net, case.batch, times=np.geomspace(1e-3, 3, 60), tolerance=1e-8
     )
     return Verdict(
-        close(
+        close_derivative(
             "dℓ/dt at three times: −‖∇ℓ‖²",
             speed,
             -(np.asarray(flow.gradient_norms)[2::5] ** 2),
-            **FD,
+            tolerance=1e-5,
+            relative=True,
         ),
-        close("−(y − f)ᵀ K (y − f), K at that time", speed, -then, **FD),
-        refuted(close("with the initial K", speed, -first, **FD)),
+        close_derivative(
+            "−(y − f)ᵀ K (y − f), K at that time", speed, -then, tolerance=1e-5, relative=True
+        ),
+        refuted(
+            close_derivative("with the initial K", speed, -first, tolerance=1e-5, relative=True)
+        ),
         at_most("increase of the loss", np.diff(np.asarray(path.losses)), 0.0, slack=1e-9),
-        figure=Chart(Panel("time", "loss", log="xy", lines={"ℓ": (path.times, path.losses)})),
+        figure=Panel("time", "loss", log="xy", lines={"ℓ": (path.times, path.losses)}),
     )
 
 
@@ -239,17 +241,32 @@ def functions(key):
         lines={str(i + 1): (long_flow.times, values) for i, values in enumerate(part.T[:4])},
     )
     return Verdict(
-        close(
-            "5 examples and 5 new inputs at three times: the sum over examples", speed, by_sum, **FD
+        close_derivative(
+            "5 examples and 5 new inputs at three times: the sum over examples",
+            speed,
+            by_sum,
+            tolerance=1e-5,
+            relative=True,
         ),
-        close("by the library's kernel", speed, velocities(grams[:3]), **FD),
-        close(
+        close_derivative(
+            "by the library's kernel", speed, velocities(grams[:3]), tolerance=1e-5, relative=True
+        ),
+        close_derivative(
             "in matrix form, on the examples",
             speed[:, :N],
             velocities([K[:N] for K in grams[:3]]),
-            **FD,
+            tolerance=1e-5,
+            relative=True,
         ),
-        refuted(close("with the initial kernel", speed, velocities(grams[3:] * 3), **FD)),
+        refuted(
+            close_derivative(
+                "with the initial kernel",
+                speed,
+                velocities(grams[3:] * 3),
+                tolerance=1e-5,
+                relative=True,
+            )
+        ),
         figure=Chart(panel("at the examples", path[:, :N]), panel("at new inputs", path[:, N:])),
     )
 
@@ -285,15 +302,20 @@ def any_loss(key, rng):
     velocity = lambda t, f: -np.einsum("nmoq,mq->no", K, slope(f.reshape(4, 3))).ravel()
     other = solve_ivp(velocity, (0, 2), start.ravel(), t_eval=times, **ODE).y.T.reshape(3, 4, 3)
     return Verdict(
-        close(
-            "cross-entropy of 3 classes, three times", time_derivatives(f), velocities(grams), **FD
+        close_derivative(
+            "cross-entropy of 3 classes, three times",
+            time_derivatives(f),
+            velocities(grams),
+            tolerance=1e-5,
+            relative=True,
         ),
         refuted(
-            close(
+            close_derivative(
                 "with the diagonal blocks only",
                 time_derivatives(f),
                 velocities([K * np.eye(3) for K in grams]),
-                **FD,
+                tolerance=1e-5,
+                relative=True,
             )
         ),
         close("a constant kernel: against SciPy", lazy.outputs, other, tolerance=1e-6),
@@ -371,7 +393,7 @@ def modes(key):
     )
 
 
-def _decays(case: Case, values: np.ndarray, V: np.ndarray, off: np.ndarray) -> Chart:
+def _decays(case: Case, values: np.ndarray, V: np.ndarray, off: np.ndarray) -> Panel:
     """Modes of the linearised network, and of the network along the same vectors."""
     times = np.linspace(0.002, 0.5, 60)
     flow = gradient_flow(summed, case.net, case.batch, times=times, tolerance=1e-8)
@@ -379,12 +401,10 @@ def _decays(case: Case, values: np.ndarray, V: np.ndarray, off: np.ndarray) -> C
     true = np.abs((f - case.ys) @ V / (off @ V))
     indices = (4, 3, 2)
     broken = lambda parts: np.concatenate([np.append(part, np.nan) for part in parts])
-    return Chart(
-        Panel(
-            "time",
-            "remaining share of a mode",
-            log="y",
-            lines={f"λ = {values[i]:.3g}": (times, np.exp(-values[i] * times)) for i in indices},
-            bounds={"the network": (broken([times] * 3), broken(true[:, indices].T))},
-        )
+    return Panel(
+        "time",
+        "remaining share of a mode",
+        log="y",
+        lines={f"λ = {values[i]:.3g}": (times, np.exp(-values[i] * times)) for i in indices},
+        bounds={"the network": (broken([times] * 3), broken(true[:, indices].T))},
     )

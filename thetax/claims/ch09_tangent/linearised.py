@@ -14,11 +14,9 @@ from ...layers import Linear, tanh
 from ...models import MLP
 from ...plot import Chart, Panel
 from ...train import squared_error
-from ..engine.check import at_least, at_most, between, close, equal, refuted
+from ..engine.check import at_least, at_most, between, close, close_derivative, equal, refuted
 from ..engine.claim import Verdict, claim, erratum
 from ..engine.differences import jacobian
-
-FD = {"tolerance": 1e-8, "method": "finite differences"}
 
 
 def network(*sizes: int, key: Any) -> MLP:
@@ -84,11 +82,10 @@ def taylor(key, rng):
     return Verdict(
         between("order of the error, steps 0.1 … 0.001", order(errors), 1.95, 2.05),
         refuted(between("order of the error without the gradient term", order(flat), 1.95, 2.05)),
-        close(
+        close_derivative(
             "the derivative, against finite differences",
             along(tangent, [1.0])[0] - at_first,
             features(net, xs) @ v,
-            **FD,
         ),
         close(
             "a linear layer: its linearisation",
@@ -151,9 +148,9 @@ def linear(key, rng):
                 tolerance=1e-3,
             )
         ),
-        close("βᵀ∇f, against differences of f", change(a), phi @ a, **FD),
-        close("gradient by β, at 0", slope(0 * a), phi, **FD),
-        close("gradient by β, at another β", slope(a), phi, **FD),
+        close_derivative("βᵀ∇f, against differences of f", change(a), phi @ a),
+        close_derivative("gradient by β, at 0", slope(0 * a), phi),
+        close_derivative("gradient by β, at another β", slope(a), phi),
     )
 
 
@@ -192,8 +189,8 @@ def kernel(key, rng):
     J = jacobian(f, theta)
     few = np.asarray(ntk(small, form="trace")(X))
     return Verdict(
-        close(
-            "20 inputs, gradients by finite differences, multiplied pair by pair", K, by_loop, **FD
+        close_derivative(
+            "20 inputs, gradients by finite differences, multiplied pair by pair", K, by_loop
         ),
         close("layer by layer, by hand", K, layer_by_layer(net, xs), tolerance=1e-10),
         close("by a VJP and a JVP", by_products, K, tolerance=1e-10),
@@ -204,17 +201,13 @@ def kernel(key, rng):
             tolerance=1e-10,
         ),
         close("the diagonal only", ntk(net).diagonal(X)[:, 0, 0], np.diag(K), tolerance=1e-10),
-        close(
+        close_derivative(
             "two outputs: a block for each pair of examples",
             ntk(two)(X[:4]),
             np.einsum("nop,mqp->nmoq", J, J),
-            **FD,
         ),
-        close(
-            "two outputs: its trace",
-            ntk(two, form="trace")(X[:4]),
-            np.einsum("nop,mop->nm", J, J),
-            **FD,
+        close_derivative(
+            "two outputs: its trace", ntk(two, form="trace")(X[:4]), np.einsum("nop,mop->nm", J, J)
         ),
         equal("symmetric", K, K.T),
         at_least("smallest eigenvalue", np.linalg.eigvalsh((K + K.T) / 2).min(), -1e-10),
@@ -282,13 +275,11 @@ def squares(key, rng):
     loss = lambda beta: 6 * squared_error(linearised_at(h, beta), batch)
     return Verdict(
         *design(net, xs, ys, beta, features(net, xs)),
-        close(
+        close_derivative(
             "gradient, against differences",
             jax.grad(loss)(jnp.asarray(beta)),
             jacobian(loss, beta),
-            tolerance=1e-8,
             relative=True,
-            method="finite differences",
         ),
         assumed=("The notes sum over the examples; the library's squared error is the mean.",),
     )

@@ -11,11 +11,11 @@ import numpy as np
 from ...explain import infinite_width_limit
 from ...layers import Initialiser, Linear, gaussian, lecun, ntk_parametrisation, relu
 from ...models import MLP
-from ...plot import Chart, Panel
+from ...plot import Panel
 from ..engine.check import between, close, refuted, within
 from ..engine.claim import Verdict, claim, erratum
 from ..engine.numpy_rng import numpy_rng
-from .width import JACOT, SEEDS, WIDTHS, kernels
+from .width import SEEDS, WIDTHS, kernels
 
 NEAR = {"tolerance": 0.02, "relative": True, "method": "brute force"}
 SIGMA_W, SIGMA_B, UNITS = 1.5, 1.2, 1000
@@ -68,7 +68,7 @@ def same_size(name: str, measured: np.ndarray, bias: float) -> Any:
     title="Weights scale with the width",
     kind="definition",
     of=("layers.ntk_parametrisation", "layers.gaussian", "layers.Linear"),
-    cites=JACOT,
+    cites="Jacot et al. 2018",
 )
 def scaling(key):
     r"""With $w \sim N(0, \sigma_w^2 / m)$ for $m$ units below, pre-activations have the variance
@@ -180,7 +180,7 @@ def plain_net(m: int, key: Any) -> Any:
         "layers.ntk_parametrisation",
         "layers.lecun",
     ),
-    cites=JACOT,
+    cites="Jacot et al. 2018",
 )
 def has_a_limit(key):
     r"""A network in two parametrisations is the same initial function with different tangent
@@ -202,17 +202,15 @@ def has_a_limit(key):
         power_of_width("standard parametrisation, LeCun's weights", plain, 1.0),
         power_of_width("divided by m", plain / np.array(WIDTHS), 0.0),
         close("at width 10,000, against its leading order", plain[-1], leading[-1], **NEAR),
-        figure=Chart(
-            Panel(
-                "width m",
-                "k(x, x')",
-                log="xy",
-                points={
-                    "NTK parametrisation": (WIDTHS, ours),
-                    "standard, LeCun": (WIDTHS, plain),
-                },
-                bounds={"limit": (WIDTHS, [limit] * 3), "leading order": (WIDTHS, leading)},
-            )
+        figure=Panel(
+            "width m",
+            "k(x, x')",
+            log="xy",
+            points={
+                "NTK parametrisation": (WIDTHS, ours),
+                "standard, LeCun": (WIDTHS, plain),
+            },
+            bounds={"limit": (WIDTHS, [limit] * 3), "leading order": (WIDTHS, leading)},
         ),
     )
 
@@ -225,7 +223,7 @@ def has_a_limit(key):
     corrected=r"w = \tfrac{1}{\sqrt m}\, \omega, \quad \omega \sim N(0, 1), \quad k[\theta_0] \to "
     r"k_\infty",
     of=("explain.ntk", "layers.ntk_parametrisation", "layers.lecun"),
-    cites=JACOT,
+    cites="Jacot et al. 2018",
 )
 def has_a_limit_printed(key):
     r"""The first kernel is said to converge with the scaling above it, LeCun's by the side note,

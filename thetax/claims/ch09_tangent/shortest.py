@@ -12,9 +12,9 @@ import optax
 from ... import tree
 from ...core import predict, run
 from ...explain import kernel_gradient_descent, linearise, ntk
-from ...plot import Chart, Panel
+from ...plot import Panel
 from ...train import descend, squared_error
-from ..engine.check import at_least, close, equal, refuted
+from ..engine.check import at_least, close, close_derivative, equal, refuted
 from ..engine.claim import Verdict, claim, erratum
 from ..engine.numpy_rng import numpy_rng
 from .linearised import features, linearised_at, network
@@ -191,12 +191,8 @@ def prediction(key, rng):
             there + k @ np.linalg.solve(K, case.ys - case.f),
             tolerance=1e-10,
         ),
-        close(
-            "by β*, from finite differences",
-            predicted,
-            there + other @ case.beta,
-            tolerance=1e-7,
-            method="finite differences",
+        close_derivative(
+            "by β*, from finite differences", predicted, there + other @ case.beta, tolerance=1e-7
         ),
         close(
             "the limit of lazy training",
@@ -208,7 +204,7 @@ def prediction(key, rng):
     )
 
 
-def _on_a_line(key: Any) -> Chart:
+def _on_a_line(key: Any) -> Panel:
     """Six points, the initial network, the trained linearised network, and the trained network."""
     xs = np.array([-2.0, -1.4, -0.5, 0.2, 1.1, 1.9])
     t = np.linspace(-2.5, 4.5, 141)
@@ -218,14 +214,12 @@ def _on_a_line(key: Any) -> Chart:
     full = jax.jit(lambda net: run(step, net, jnp.zeros(3000), key=key)[0].model)(net)
     h = linearise(net).solve(batch[0], batch[1][:, None], ridge=1e-8)
     say = lambda model: (t, np.asarray(predict(model, jnp.asarray(t[:, None])))[:, 0])
-    return Chart(
-        Panel(
-            "x",
-            "output",
-            bounds={"initial": say(net)},
-            points={"data": (xs, np.sin(2 * xs))},
-            lines={"linearised": say(h), "trained network": say(full)},
-        )
+    return Panel(
+        "x",
+        "output",
+        bounds={"initial": say(net)},
+        points={"data": (xs, np.sin(2 * xs))},
+        lines={"linearised": say(h), "trained network": say(full)},
     )
 
 

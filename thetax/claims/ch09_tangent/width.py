@@ -16,7 +16,6 @@ from ..engine.claim import Verdict, claim
 
 WIDTHS = (100, 1000, 10_000)
 SEEDS = 200
-JACOT = "Jacot et al. 2018"
 
 
 def shallow(d: int, m: int, *, key: Any, last: float = 2.0) -> Chain:
@@ -58,7 +57,7 @@ def by_kappa(xs: np.ndarray, ys: np.ndarray) -> np.ndarray:
     title="The infinite-width limit of the kernel",
     kind="theorem",
     of=("explain.ntk", "explain.infinite_width_limit", "layers.ntk_parametrisation"),
-    cites=JACOT,
+    cites="Jacot et al. 2018",
 )
 def one_kernel(key, rng):
     r"""As the width $m$ grows, in the NTK parametrisation, $k[\theta_0] \to k_\infty$ in

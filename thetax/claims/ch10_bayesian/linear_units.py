@@ -14,10 +14,10 @@ from ...bayes import GaussianProcess, linear_kernel
 from ...explain import infinite_width_limit
 from ...layers import Initialiser, Linear, gaussian, identity, lecun, orthogonal
 from ...models import MLP, ridge
-from ...plot import Chart, Panel
+from ...plot import Panel
 from ..engine.check import close, equal, falls, likely, refuted, within
 from ..engine.claim import Verdict, claim, erratum
-from .processes import BOOK, covariance_errors, distances
+from .processes import covariance_errors, distances
 
 SIGMA, DRAWS = 1.4, 200_000
 UNIT = ("layers.Linear", "layers.gaussian", "bayes.linear_kernel")
@@ -184,7 +184,7 @@ def _squares(name: str, pair: np.ndarray) -> Any:
     title="The linear kernel gives Bayesian linear regression",
     kind="theorem",
     of=("bayes.GaussianProcess", "bayes.linear_kernel", "models.ridge"),
-    cites=BOOK,
+    cites="Rasmussen & Williams 2006",
 )
 def regression(rng):
     r"""With the kernel $s\,x^\top x'$ the posterior of the process is that of $f = w^\top x$,
@@ -285,13 +285,11 @@ def deep(key, rng, scale):
             "E y² over k, every width", result[:, 2], np.ones(3), error=np.sqrt((2 + 6 / m) / draws)
         ),
         close("the kernel in the limit, against xᵀx/d", limit, x @ x / 2),
-        figure=Chart(
-            Panel(
-                "width m",
-                "excess kurtosis",
-                log="xy",
-                points={"random networks": (m, result[:, 0])},
-                bounds={"6/m": (m, 6 / m)},
-            )
+        figure=Panel(
+            "width m",
+            "excess kurtosis",
+            log="xy",
+            points={"random networks": (m, result[:, 0])},
+            bounds={"6/m": (m, 6 / m)},
         ),
     )

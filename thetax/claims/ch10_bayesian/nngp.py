@@ -18,7 +18,6 @@ from ..engine.check import at_least, close, falls, likely, refuted, within
 from ..engine.claim import Verdict, claim, erratum
 from ..engine.numpy_rng import numpy_rng
 
-LEE = "Neal 1996; Lee et al. 2018"
 COUPLE = Callable[
     [float, float, float], float
 ]  # E φ(u)φ(v) from the variance of u, the covariance, and the variance of v
@@ -107,7 +106,7 @@ def empirical(
     title="The means of activations and of pre-activations",
     kind="identity",
     of=("explain.dual_activation", "layers.Linear"),
-    cites=LEE,
+    cites="Neal 1996; Lee et al. 2018",
 )
 def mean(key, rng):
     r"""For a pre-activation $z \sim N(0, k)$ the activation has the mean $\mathbb{E}\,\varphi(z)$:
@@ -184,7 +183,7 @@ def mean(key, rng):
     title="The NNGP kernel, layer by layer",
     kind="theorem",
     of=("explain.infinite_width_limit", "models.MLP", "layers.ntk_parametrisation"),
-    cites=LEE,
+    cites="Neal 1996; Lee et al. 2018",
 )
 def layer_by_layer(key, scale):
     r"""As the widths grow, a network's outputs become a Gaussian process with
@@ -307,15 +306,13 @@ def arc_cosine(rng):
         refuted(
             close("with π + θ in place of π − θ", library, formula(np.pi + theta), tolerance=1e-8)
         ),
-        figure=Chart(
-            Panel(
-                "angle θ",
-                "E ReLU(u) ReLU(v)",
-                lines={"closed form": (theta, unit)},
-                points={"400,000 draws": (theta[[5, 20, 35]], products.mean(axis=1))},
-                bounds={"E uv": (theta, np.cos(theta))},
-                vertical_lines={"π/2": np.pi / 2},
-            )
+        figure=Panel(
+            "angle θ",
+            "E ReLU(u) ReLU(v)",
+            lines={"closed form": (theta, unit)},
+            points={"400,000 draws": (theta[[5, 20, 35]], products.mean(axis=1))},
+            bounds={"E uv": (theta, np.cos(theta))},
+            vertical_lines={"π/2": np.pi / 2},
         ),
     )
 
@@ -325,7 +322,7 @@ def arc_cosine(rng):
     title="Pre-activations become normal with the width",
     kind="experiment",
     of=("models.MLP", "explain.infinite_width_limit"),
-    cites=LEE,
+    cites="Neal 1996; Lee et al. 2018",
 )
 def central_limit(key, rng):
     r"""ReLU outputs are not normal, but a unit of the next layer is a sum over $m$ of them: over

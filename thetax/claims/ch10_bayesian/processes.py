@@ -15,8 +15,6 @@ from ...plot import Chart, Panel
 from ..engine.check import at_least, at_most, close, likely, refuted, rises, within
 from ..engine.claim import Verdict, claim
 
-BOOK = "Rasmussen & Williams 2006"
-
 
 def by_loop(xs: np.ndarray, ys: np.ndarray, *, variance: float, length_scale: float) -> np.ndarray:
     r"""$s\,e^{-\|x - y\|^2 / 2\ell^2}$, pair by pair."""
@@ -56,7 +54,7 @@ def band_panel(
     title="Gaussian processes: finitely many values are jointly normal",
     kind="definition",
     of=("bayes.GaussianProcess",),
-    cites=BOOK,
+    cites="Rasmussen & Williams 2006",
 )
 def process(key, rng):
     r"""$f$ is a Gaussian process if for every finite $X = (x_1, \dots, x_n)$ the values
@@ -128,7 +126,7 @@ def schur(
     title="The posterior by conditioning",
     kind="algorithm",
     of=("bayes.GaussianProcess", "bayes.RBF"),
-    cites=BOOK,
+    cites="Rasmussen & Williams 2006",
 )
 def posterior(key, rng):
     r"""Given $y = f(X) + \varepsilon$, $\varepsilon \sim N(0, \gamma^2 I)$, the posterior is a
@@ -228,7 +226,7 @@ def _before_and_after(f: GaussianProcess, exact: Any, data: Any, key: Any) -> Ch
     title="The RBF kernel",
     kind="definition",
     of=("bayes.RBF", "bayes.GaussianProcess"),
-    cites=BOOK,
+    cites="Rasmussen & Williams 2006",
 )
 def rbf(key, rng):
     r"""$k(x, x') = e^{-\gamma \|x - x'\|^2}$ is positive semi-definite. A process of this kernel
@@ -273,12 +271,10 @@ def rbf(key, rng):
                 rbf_kernel(xs, gamma=gamma),
             )
         ),
-        figure=Chart(
-            Panel(
-                "distance",
-                "variance of the difference",
-                points={"20,000 draws": (line[1:, 0], variances)},
-                lines={"2(1 − k)": (t, 2 - 2 * np.exp(-gamma * t**2))},
-            )
+        figure=Panel(
+            "distance",
+            "variance of the difference",
+            points={"20,000 draws": (line[1:, 0], variances)},
+            lines={"2(1 − k)": (t, 2 - 2 * np.exp(-gamma * t**2))},
         ),
     )

@@ -20,7 +20,7 @@ from ...bayes import (
 from ...explain import count_flops, infinite_width_limit
 from ...layers import he, relu
 from ...models import MLP, minimum_norm
-from ...plot import Chart, Panel
+from ...plot import Panel
 from ..engine.check import between, close, equal, refuted, within
 from ..engine.claim import Verdict, claim
 from .nngp import recursion, relu_quadrature
@@ -127,7 +127,7 @@ def relu_quadrature_or_half(x: float, k: float, y: float) -> float:
     return x / 2 if x == y == k else relu_quadrature(x, k, y)
 
 
-def _on_a_circle(key: Any) -> Chart:
+def _on_a_circle(key: Any) -> Panel:
     """Inputs on a circle, a few of them observed: the posterior of an infinitely wide network at
     the others.
     """
@@ -144,8 +144,8 @@ def _on_a_circle(key: Any) -> Chart:
     doubt = 2 * np.sqrt(np.asarray(result.variance(around(t))))
     band = {"± 2 standard deviations": (t, mean - doubt, mean + doubt)}
     points = {"data": (observed, np.sin(3 * observed))}
-    return Chart(
-        Panel("angle of the input", "output", bands=band, lines={"mean": (t, mean)}, points=points)
+    return Panel(
+        "angle of the input", "output", bands=band, lines={"mean": (t, mean)}, points=points
     )
 
 
@@ -216,14 +216,12 @@ def cost(rng):
                 [True] * 2,
             )
         ],
-        figure=Chart(
-            Panel(
-                "examples n",
-                "seconds",
-                log="xy",
-                points={"measured": (sizes, times)},
-                bounds={"n³": (sizes, times[-1] * (sizes / sizes[-1]) ** 3)},
-            )
+        figure=Panel(
+            "examples n",
+            "seconds",
+            log="xy",
+            points={"measured": (sizes, times)},
+            bounds={"n³": (sizes, times[-1] * (sizes / sizes[-1]) ** 3)},
         ),
     )
 

@@ -20,7 +20,7 @@ from ...attack import (
 )
 from ...core import predict
 from ...models import MLP
-from ...plot import Chart, Panel
+from ...plot import Panel
 from ...threat import L2, Linf
 from ...train import Silent, cross_entropy, descend, fit, log_loss
 from ..engine.check import at_least, at_most, close
@@ -116,15 +116,13 @@ def deepfool(key):
         assumptions=[
             at_most("share still correct after the search", correct(net, searched, ys).mean(), 0.0)
         ],
-        figure=Chart(
-            Panel(
-                "norm by bisection",
-                "length",
-                points={
-                    "DeepFool": (perturbation_norms(xs, searched), least),
-                    "along the signs": (perturbation_norms(xs, searched), sign),
-                },
-            )
+        figure=Panel(
+            "norm by bisection",
+            "length",
+            points={
+                "DeepFool": (perturbation_norms(xs, searched), least),
+                "along the signs": (perturbation_norms(xs, searched), sign),
+            },
         ),
     )
 

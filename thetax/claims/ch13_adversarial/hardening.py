@@ -12,10 +12,10 @@ from scipy.optimize import minimize
 from ...attack import PGD, adversarial_objective, margin_loss, perturb, untargeted
 from ...layers import Linear, tanh
 from ...models import MLP
-from ...plot import Chart, Panel
+from ...plot import Panel
 from ...threat import L1, L2, Linf
 from ...train import Silent, cross_entropy, descend, fit, log_loss
-from ..engine.check import at_least, at_most, close, rises
+from ..engine.check import at_least, at_most, close, close_derivative, rises
 from ..engine.claim import Verdict, claim
 from ..engine.numpy_rng import numpy_rng
 from .deepfool import correct, digits, trained
@@ -130,12 +130,8 @@ def danskin(key):
     )(net)
     result = jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(ours)])
     return Verdict(
-        close(
-            "differences of the maximum",
-            np.asarray(slopes),
-            np.asarray(one),
-            tolerance=1e-4,
-            method="finite differences",
+        close_derivative(
+            "differences of the maximum", np.asarray(slopes), np.asarray(one), tolerance=1e-4
         ),
         close(
             "the gradient of the robust objective",
@@ -224,11 +220,9 @@ def minimax(key):
         at_most("digits: robust accuracy of plain training", before, 0.5),
         at_least("digits: points gained", 100 * (after - before), 20),
         at_least("digits: clean accuracy after adversarial training", clean[1], 0.85),
-        figure=Chart(
-            Panel(
-                "clean accuracy",
-                f"robust accuracy, ε = {EPS}",
-                points={"plain": (clean[0], before), "adversarial training": (clean[1], after)},
-            )
+        figure=Panel(
+            "clean accuracy",
+            f"robust accuracy, ε = {EPS}",
+            points={"plain": (clean[0], before), "adversarial training": (clean[1], after)},
         ),
     )

@@ -13,7 +13,7 @@ from ...attack import PGD, AffineAttack, affine_radius, fgsm, margin_loss, pertu
 from ...core import predict
 from ...layers import Linear
 from ...models import MLP
-from ...plot import Chart, Panel
+from ...plot import Panel
 from ...threat import L0, L1, L2, Linf, p_norm, p_steepest
 from ...train import cross_entropy, log_loss
 from ..engine.check import at_least, at_most, close, equal, refuted
@@ -245,12 +245,10 @@ def sparsity(key):
         at_least("changed pixels of 64, at least", (slope != 0).sum(axis=1), 60),
         at_most("pixels that a sparse attack needs, median", np.median(needed), 10),
         assumptions=[at_least("accuracy of the classifier", right.mean(), 0.9)],
-        figure=Chart(
-            Panel(
-                "maximum number of changed pixels",
-                "attack success rate",
-                lines={"linear classifier": (np.arange(1, FEW + 1), shares)},
-            )
+        figure=Panel(
+            "maximum number of changed pixels",
+            "attack success rate",
+            lines={"linear classifier": (np.arange(1, FEW + 1), shares)},
         ),
     )
 

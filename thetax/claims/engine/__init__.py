@@ -6,6 +6,7 @@ from .check import at_least as at_least
 from .check import at_most as at_most
 from .check import between as between
 from .check import close as close
+from .check import close_derivative as close_derivative
 from .check import equal as equal
 from .check import falls as falls
 from .check import likely as likely

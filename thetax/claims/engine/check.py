@@ -103,6 +103,24 @@ def close(
     return Check(f"{name}: {kind}", holds, error, 0.0, tolerance, method)
 
 
+def close_derivative(
+    name: str, measured: Any, expected: Any, *, tolerance: float = 1e-8, relative: bool = False
+) -> Check:
+    """`close` for a derivative and its finite differences, one of which is `measured`.
+
+    >>> close_derivative("sin", 1.0, np.sin(1e-4) / 1e-4).holds
+    True
+    """
+    return close(
+        name,
+        measured,
+        expected,
+        tolerance=tolerance,
+        relative=relative,
+        method="finite differences",
+    )
+
+
 def at_most(
     name: str, measured: Any, bound: Any, *, slack: float = 0.0, method: Method = "brute force"
 ) -> Check:

@@ -1,9 +1,10 @@
-"""Writes two pages of the documentation from the claims: the syllabus and the errata."""
+"""Pages of the documentation that are written from the claims: syllabus, errata, bibliography."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 
+from .bibliography import Citation, citations
 from .claim import Claim
 from .course import chapter_of, heading, rows
 
@@ -77,7 +78,24 @@ def _section(title: str, wrong: Sequence[Claim]) -> list[str]:
     return parts
 
 
-PAGES: dict[str, Callable[[Sequence[Claim]], str]] = {"syllabus.md": syllabus, "errata.md": errata}
+def references(claims: Sequence[Claim]) -> str:
+    """The works that the claims cite, each with the claims that cite it."""
+    cited: dict[Citation, list[Claim]] = {}
+    for claim in claims:
+        for citation in citations(claim.cites):
+            cited.setdefault(citation._replace(place=""), []).append(claim)
+    parts = [NOTE, "# Bibliography", "", "The works that claims cite, and the claims.", ""]
+    for citation in sorted(cited, key=lambda citation: citation.reference.casefold()):
+        names = dict.fromkeys(f"`{claim.name}`" for claim in cited[citation])
+        parts.append(f"- {citation.reference}. {citation.work}. {', '.join(names)}")
+    return "\n".join([*parts, ""])
+
+
+PAGES: dict[str, Callable[[Sequence[Claim]], str]] = {
+    "syllabus.md": syllabus,
+    "errata.md": errata,
+    "bibliography.md": references,
+}
 
 
 def _link(claim: Claim) -> str:

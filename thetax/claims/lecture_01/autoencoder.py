@@ -9,7 +9,7 @@ import optax
 from ... import models, train
 from ...core import iterate
 from ...layers import Chain, Linear
-from ...plot import Chart, Panel
+from ...plot import Panel
 from ..engine.check import at_least, close, equal, refuted
 from ..engine.claim import Verdict, claim, erratum
 from ..engine.differences import jacobian
@@ -276,12 +276,10 @@ def training(key, rng):
                 tolerance=1e-2,
             )
         ),
-        figure=Chart(
-            Panel(
-                "step",
-                "loss above the minimum",
-                lines={f"start {i + 1}": (indices + 1, above[i]) for i in range(4)},
-                log="xy",
-            )
+        figure=Panel(
+            "step",
+            "loss above the minimum",
+            lines={f"start {i + 1}": (indices + 1, above[i]) for i in range(4)},
+            log="xy",
         ),
     )

@@ -267,12 +267,10 @@ def training_loop(key, rng):
         refuted(close("each step, by the gradient one step back", path[2:], stale)),
         equal("the order of three steps", _order(*batch), order),
         close("the reported losses", record[1].loss, loss[:-1]),
-        figure=Chart(
-            Panel(
-                "step",
-                "loss above the minimum",
-                lines={"descent": (np.arange(61), loss[:61] - least)},
-                log="y",
-            )
+        figure=Panel(
+            "step",
+            "loss above the minimum",
+            lines={"descent": (np.arange(61), loss[:61] - least)},
+            log="y",
         ),
     )

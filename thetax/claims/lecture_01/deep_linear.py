@@ -9,7 +9,7 @@ from scipy.integrate import solve_ivp
 from ... import models, train, tree
 from ...core import iterate
 from ...layers import Chain, Linear
-from ...plot import Chart, Panel
+from ...plot import Panel
 from ..engine.check import at_least, at_most, between, close, equal, refuted
 from ..engine.claim import Verdict, claim
 from ..engine.differences import jacobian
@@ -264,12 +264,10 @@ def dynamics(key, rng):
         close("the formula, against scipy's solve_ivp", closed, ode, tolerance=1e-8),
         at_most("growth outside the modes", np.abs(rest), 1e-8),
         at_least("times of half growth: weaker minus stronger mode", np.diff(half), 0.1),
-        figure=Chart(
-            Panel(
-                "time",
-                "strength of a mode",
-                lines={f"closed form, s = {s[i]:g}": (times, closed[:, i]) for i in range(3)},
-                points={"gradient flow": (np.tile(times[::4], 3), strength[::4].T.ravel())},
-            )
+        figure=Panel(
+            "time",
+            "strength of a mode",
+            lines={f"closed form, s = {s[i]:g}": (times, closed[:, i]) for i in range(3)},
+            points={"gradient flow": (np.tile(times[::4], 3), strength[::4].T.ravel())},
         ),
     )

@@ -6,8 +6,8 @@ import numpy as np
 
 from ... import layers, models
 from ...layers import Chain, Linear
-from ...plot import Chart, Panel
-from ..engine.check import at_most, close, equal, refuted
+from ...plot import Panel
+from ..engine.check import at_most, close, close_derivative, equal, refuted
 from ..engine.claim import Verdict, claim, erratum
 from ..engine.differences import jacobian
 
@@ -91,14 +91,12 @@ def direction_rate(rng):
             length,
         ),
         close("the gradient at 20 points", everywhere, np.tile(theta, (20, 1)), tolerance=1e-14),
-        figure=Chart(
-            Panel(
-                "direction (angle)",
-                "rate of change",
-                lines={"measured": (angles[::20], rates[::20])},
-                bounds={"‖θ‖": ([-np.pi, np.pi], [length, length])},
-                vertical_lines={"direction of θ": top},
-            )
+        figure=Panel(
+            "direction (angle)",
+            "rate of change",
+            lines={"measured": (angles[::20], rates[::20])},
+            bounds={"‖θ‖": ([-np.pi, np.pi], [length, length])},
+            vertical_lines={"direction of θ": top},
         ),
     )
 
@@ -127,19 +125,14 @@ def layer(rng):
     return Verdict(
         close("row by row", jax.vmap(linear)(jnp.asarray(xs)), rows, tolerance=1e-13),
         equal("shape of Θ for 5 inputs and 3 outputs", linear.W.shape, (3, 5)),
-        close(
-            "Jacobian at 20 points",
-            slopes,
-            np.tile(Theta, (20, 1, 1)),
-            tolerance=1e-9,
-            method="finite differences",
+        close_derivative(
+            "Jacobian at 20 points", slopes, np.tile(Theta, (20, 1, 1)), tolerance=1e-9
         ),
-        close(
+        close_derivative(
             "derivative by Θ: the input, in the row of the output",
             by_weights,
             expected,
             tolerance=1e-9,
-            method="finite differences",
         ),
         refuted(
             close(

@@ -8,7 +8,7 @@ from scipy import special
 
 from ... import layers
 from ...layers import Chain, Linear
-from ...plot import Chart, Panel
+from ...plot import Panel
 from ..engine.check import at_least, at_most, close, equal, falls, refuted
 from ..engine.claim import Verdict, claim
 
@@ -61,15 +61,11 @@ def logistic_unit(rng):
         ),
         falls("largest distance from H on 0.01 ≤ |z| ≤ 3, β from 1 to 10,000", gaps),
         at_most("and at β = 10,000", gaps[-1], 1e-40),
-        figure=Chart(
-            Panel(
-                "z",
-                "σ(βz)",
-                lines={
-                    f"β = {beta:g}": (sides, special.expit(beta * sides)) for beta in (1, 3, 10)
-                },
-                bounds={"H": (sides, (sides >= 0).astype(float))},
-            )
+        figure=Panel(
+            "z",
+            "σ(βz)",
+            lines={f"β = {beta:g}": (sides, special.expit(beta * sides)) for beta in (1, 3, 10)},
+            bounds={"H": (sides, (sides >= 0).astype(float))},
         ),
     )
 
@@ -157,12 +153,10 @@ def logistic_smooth(key):
             for k, c in coefficients.items()
         ],
         refuted(close("p_2 without the cubic term", contour[2], s - 3 * s**2, tolerance=1e-3)),
-        figure=Chart(
-            Panel(
-                "z",
-                "derivative of σ",
-                lines={f"order {k}": (wide, p[k](special.expit(wide))) for k in (1, 2, 3)},
-            )
+        figure=Panel(
+            "z",
+            "derivative of σ",
+            lines={f"order {k}": (wide, p[k](special.expit(wide))) for k in (1, 2, 3)},
         ),
     )
 
@@ -188,8 +182,8 @@ def tanh(key):
         close("derivative, against 1 − tanh²", slope, 1 - ratio**2, **tight),
         close("derivative, against the complex step", slope, complex_step, **tight),
         refuted(close("2σ(z) − 1", 2 * _library(layers.sigmoid, GRID) - 1, ratio, tolerance=1e-3)),
-        figure=Chart(
-            Panel("z", "output", lines={"tanh": (GRID, t), "logistic": (GRID, special.expit(GRID))})
+        figure=Panel(
+            "z", "output", lines={"tanh": (GRID, t), "logistic": (GRID, special.expit(GRID))}
         ),
     )
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ... import train, tree
 from ...layers import Chain, Linear
-from ..engine.check import close, equal, refuted
+from ..engine.check import close, close_derivative, equal, refuted
 from ..engine.claim import Verdict, claim, erratum
 from ..engine.differences import jacobian
 
@@ -255,8 +255,8 @@ def linear_term_printed(rng):
         right = B.T @ np.outer(y, x)
         wrong = np.outer(x, y) @ B
         shape = lambda name, G, A=A: equal(f"{name}: rows, {len(A)} in A", len(G), len(A))
-        value = lambda name, G, numeric=numeric: close(
-            f"{name}, m = d", G, numeric, tolerance=1e-6, method="finite differences"
+        value = lambda name, G, numeric=numeric: close_derivative(
+            f"{name}, m = d", G, numeric, tolerance=1e-6
         )
         same = shape if m != d else value
         checks.append(same("Bᵀyxᵀ", right))
@@ -282,8 +282,8 @@ def quadratic_term_printed(rng):
     meets = lambda name, M: equal(
         f"{name} A, k = 4 and m = 3: columns on the left, rows on the right", M.shape[1], 3
     )
-    value = lambda name, M: close(
-        f"{name}, k = m = 3", M @ outer, numeric, tolerance=1e-6, method="finite differences"
+    value = lambda name, M: close_derivative(
+        f"{name}, k = m = 3", M @ outer, numeric, tolerance=1e-6
     )
     return Verdict(
         meets("BᵀB", B.T @ B),

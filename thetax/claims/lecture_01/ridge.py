@@ -9,7 +9,7 @@ from scipy import special
 from ... import layers, models, train, tree
 from ...layers import Chain, Linear
 from ...plot import Chart, Panel
-from ..engine.check import at_least, close, equal, refuted
+from ..engine.check import at_least, close, close_derivative, equal, refuted
 from ..engine.claim import Verdict, claim
 from ..engine.differences import jacobian
 
@@ -56,13 +56,7 @@ def ridge_unit(rng):
         checks += [
             close(f"{name}: the unit, against NumPy", here, by_numpy(z), tolerance=1e-14),
             close(f"{name}: change within the hyperplane", displaced, here),
-            close(
-                f"{name}: ‖∇f‖, against |φ'|‖θ‖",
-                rate,
-                np.abs(slope(z)) * length,
-                tolerance=1e-8,
-                method="finite differences",
-            ),
+            close_derivative(f"{name}: ‖∇f‖, against |φ'|‖θ‖", rate, np.abs(slope(z)) * length),
         ]
     along = f(jnp.asarray(xs + theta))
     side = np.linspace(-3, 3, 121)
@@ -119,12 +113,10 @@ def ridge_layer(rng):
                 tolerance=1e-14,
             ),
             close(f"{name}: and against NumPy", stacked, by_numpy(Theta @ x), tolerance=1e-14),
-            close(
+            close_derivative(
                 f"{name}: its Jacobian, against φ'(Θx)Θ",
                 jacobian(layer, x),
                 slope(Theta @ x)[:, None] * Theta,
-                tolerance=1e-8,
-                method="finite differences",
             ),
         ]
     theta = rng.normal(size=3)
@@ -161,13 +153,7 @@ def ridge_layer(rng):
                 result,
                 slopes[name][:, None] * xs,
             ),
-            close(
-                f"{name} loss: by differences",
-                numeric,
-                slopes[name][0] * xs[0],
-                tolerance=1e-8,
-                method="finite differences",
-            ),
+            close_derivative(f"{name} loss: by differences", numeric, slopes[name][0] * xs[0]),
         ]
     total = result.sum(axis=0)
     aside = np.linalg.norm(np.cross(total, xs[0])) / np.linalg.norm(total) / np.linalg.norm(xs[0])
@@ -211,15 +197,13 @@ def threshold(rng):
         equal("the sign unit, against 2H − 1", two, 2 * step - 1),
         equal("the three-valued sign off 0", three[z != 0], (2 * step - 1)[z != 0]),
         refuted(equal("the three-valued sign at 0", three[z == 0], (2 * step - 1)[z == 0])),
-        figure=Chart(
-            Panel(
-                "z",
-                "output",
-                lines={
-                    "threshold H": (side, np.asarray(layers.heaviside(jnp.asarray(side)))),
-                    "sign": (side, np.asarray(layers.spin(jnp.asarray(side)))),
-                },
-            )
+        figure=Panel(
+            "z",
+            "output",
+            lines={
+                "threshold H": (side, np.asarray(layers.heaviside(jnp.asarray(side)))),
+                "sign": (side, np.asarray(layers.spin(jnp.asarray(side)))),
+            },
         ),
     )
 

@@ -7,8 +7,8 @@ from scipy import special
 
 from ... import explain, layers, train
 from ...layers import Chain, Linear
-from ...plot import Chart, Panel
-from ..engine.check import at_least, close, equal, refuted
+from ...plot import Panel
+from ..engine.check import at_least, close, close_derivative, equal, refuted
 from ..engine.claim import Verdict, claim
 from ..engine.differences import jacobian
 
@@ -84,13 +84,11 @@ def softmax(rng):
                 tolerance=1e-3,
             )
         ),
-        figure=Chart(
-            Panel(
-                "eigenvalue, in increasing order",
-                "of the Hessian",
-                points={"measured": (np.arange(1, k * n + 1), values)},
-                vertical_lines={"n = 3 are 0": 3.5},
-            )
+        figure=Panel(
+            "eigenvalue, in increasing order",
+            "of the Hessian",
+            points={"measured": (np.arange(1, k * n + 1), values)},
+            vertical_lines={"n = 3 are 0": 3.5},
         ),
     )
 
@@ -128,12 +126,8 @@ def cross_entropy(rng):
                 -y @ Theta @ x + np.log(np.exp(Theta @ x).sum()),
             ),
             close(f"{name}: gradient", result, np.outer(p - y, x)),
-            close(
-                f"{name}: gradient by differences",
-                jacobian(loss, Theta),
-                np.outer(p - y, x),
-                tolerance=1e-8,
-                method="finite differences",
+            close_derivative(
+                f"{name}: gradient by differences", jacobian(loss, Theta), np.outer(p - y, x)
             ),
             close(f"{name}: the gradients' sum over classes", result.sum(axis=0), np.zeros(n)),
             refuted(

@@ -7,7 +7,7 @@ import numpy as np
 
 from ... import models, train
 from ...layers import Chain, Linear
-from ...plot import Chart, Panel
+from ...plot import Panel
 from ..engine.check import at_least, at_most, close, equal, refuted
 from ..engine.claim import Verdict, claim, erratum
 from .autoencoder import with_singular_values
@@ -122,13 +122,11 @@ def decomposition(rng):
         close("X of rank 3: ‖X_r − X‖ for r ≥ 3", off[2:], np.zeros(4)),
         refuted(close("and for r = 2", off[1], 0.0, tolerance=1e-3)),
         close("X_r for r = rank X = 6", full.matrix, X, tolerance=1e-10),
-        figure=Chart(
-            Panel(
-                "rank r",
-                "distance of X_r from X",
-                lines={"X of rank 6": (np.arange(7), [np.linalg.norm(s[r:]) for r in range(7)])},
-                points={"X of rank 3": (np.arange(7), [np.linalg.norm(flat), *off])},
-            )
+        figure=Panel(
+            "rank r",
+            "distance of X_r from X",
+            lines={"X of rank 6": (np.arange(7), [np.linalg.norm(s[r:]) for r in range(7)])},
+            points={"X of rank 3": (np.arange(7), [np.linalg.norm(flat), *off])},
         ),
     )
 
@@ -204,15 +202,11 @@ def eckart_young(rng):
             tolerance=1e-10,
         ),
         refuted(close("and it is a different matrix", swapped, other.matrix, tolerance=1e-3)),
-        figure=Chart(
-            Panel(
-                "rank r",
-                "distance from X",
-                lines={"the formula": (r, [np.sqrt(sum(s[i:] ** 2)) for i in r])},
-                points={
-                    "alternating least squares": (np.repeat(r[1:-1], 20), np.concatenate(reached))
-                },
-            )
+        figure=Panel(
+            "rank r",
+            "distance from X",
+            lines={"the formula": (r, [np.sqrt(sum(s[i:] ** 2)) for i in r])},
+            points={"alternating least squares": (np.repeat(r[1:-1], 20), np.concatenate(reached))},
         ),
     )
 

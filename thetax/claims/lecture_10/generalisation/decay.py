@@ -11,7 +11,7 @@ import optax
 from .... import layers, models, train, tree
 from ....core import Iteration, iterate, run
 from ....plot import Chart, Panel
-from ...engine.check import at_least, close, equal, refuted
+from ...engine.check import at_least, close, close_derivative, equal, refuted
 from ...engine.claim import Verdict, claim
 from ...engine.differences import jacobian
 from .regularise import linear
@@ -69,12 +69,11 @@ def decay(key, rng):
             0.95 ** np.arange(1, 51)[:, None] * np.asarray(start),
             tolerance=1e-14,
         ),
-        close(
+        close_derivative(
             "a network's step, against (1 − ηλ)θ − η∇R by differences",
             step,
             by_hand,
             tolerance=1e-10,
-            method="finite differences",
         ),
         close(
             "decay in the step instead of the objective, 5 steps of gradient descent",

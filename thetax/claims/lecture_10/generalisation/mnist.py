@@ -14,7 +14,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from .... import data, explain, layers, models, train, tree
 from ....core import Iteration, predict, run
-from ....plot import Chart, Panel
+from ....plot import Panel
 from ...engine.check import at_least, at_most, close, equal, refuted
 from ...engine.claim import Verdict, claim
 from ...engine.numpy_rng import numpy_rng
@@ -231,17 +231,15 @@ def _above_human(wrong: dict[str, np.ndarray]) -> Any:
     )
 
 
-def _bars(percent: dict[str, float]) -> Chart:
+def _bars(percent: dict[str, float]) -> Panel:
     place = lambda names: np.array([list(ISL).index(name) + 1 for name in names])
-    return Chart(
-        Panel(
-            "1 LDA, 2 logistic, 3 ridge network, 4 dropout network",
-            "test error, %",
-            points={
-                "measured": (place(percent), np.array(list(percent.values()))),
-                "the book, on all of MNIST": (place(ISL), np.array(list(ISL.values()))),
-            },
-        )
+    return Panel(
+        "1 LDA, 2 logistic, 3 ridge network, 4 dropout network",
+        "test error, %",
+        points={
+            "measured": (place(percent), np.array(list(percent.values()))),
+            "the book, on all of MNIST": (place(ISL), np.array(list(ISL.values()))),
+        },
     )
 
 

@@ -8,7 +8,7 @@ import optax
 
 from .... import data, layers, models, train, tree
 from ....core import predict, run
-from ....plot import Chart, Panel
+from ....plot import Panel
 from ...engine.check import at_most, close, equal, refuted
 from ...engine.claim import Verdict, claim
 
@@ -136,15 +136,13 @@ def nyse(key):
             tolerance=1e-9,
         ),
         equal("number of its parameters, and of AR(5)", [tree.size(one), len(solved)], [205, 16]),
-        figure=Chart(
-            Panel(
-                "trading day of the test years",
-                "log volume",
-                lines={
-                    "AR(5)": (days, linear["AR(5)"][:120]),
-                    "recurrent network": (days, forecasts[0, :120]),
-                },
-                points={"volume": (days, ys[n:][:120])},
-            )
+        figure=Panel(
+            "trading day of the test years",
+            "log volume",
+            lines={
+                "AR(5)": (days, linear["AR(5)"][:120]),
+                "recurrent network": (days, forecasts[0, :120]),
+            },
+            points={"volume": (days, ys[n:][:120])},
         ),
     )

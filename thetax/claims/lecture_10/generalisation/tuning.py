@@ -98,14 +98,12 @@ def tuning(key, rng):
                 8,
             )
         ),
-        figure=Chart(
-            Panel(
-                "strength of ridge",
-                "mean squared error",
-                log="x",
-                lines={"cross-validation": (GRID, cv[0]), "test": (GRID, test[0])},
-                vertical_lines={"chosen": float(GRID[chosen[0]]) * 1.05},
-            )
+        figure=Panel(
+            "strength of ridge",
+            "mean squared error",
+            log="x",
+            lines={"cross-validation": (GRID, cv[0]), "test": (GRID, test[0])},
+            vertical_lines={"chosen": float(GRID[chosen[0]]) * 1.05},
         ),
     )
 
@@ -280,14 +278,12 @@ def restarts(key, rng):
         ),
         close("the gain, against the disagreement", each.mean() - ensemble_error, spread.mean()),
         assumptions=[at_least("mean disagreement of the 8 networks", spread.mean(), 1e-3)],
-        figure=Chart(
-            Panel(
-                "network",
-                "test error",
-                points={"members, sorted": (np.arange(1, 9), np.sort(each))},
-                bounds={"their mean": (np.arange(1, 9), np.full(8, each.mean()))},
-                lines={"the average": (np.arange(1, 9), np.full(8, ensemble_error))},
-            )
+        figure=Panel(
+            "network",
+            "test error",
+            points={"members, sorted": (np.arange(1, 9), np.sort(each))},
+            bounds={"their mean": (np.arange(1, 9), np.full(8, each.mean()))},
+            lines={"the average": (np.arange(1, 9), np.full(8, ensemble_error))},
         ),
     )
 
@@ -342,23 +338,21 @@ def occam(rng):
         ),
         refuted(equal("against the minimum of each curve", np.array(results), np.array(least))),
         at_most("chosen complexity minus that of the best", np.array(results), np.array(least)),
-        figure=Chart(
-            Panel(
-                "complexity",
-                "error over the folds",
-                points={"mean": (c, choice.mean)},
-                bands={
-                    "one standard error": (
-                        c,
-                        choice.mean - choice.standard_error,
-                        choice.mean + choice.standard_error,
-                    )
-                },
-                bounds={"minimum plus one standard error": (c, np.full(9, choice.threshold))},
-                vertical_lines={
-                    "chosen": float(choice.selected + 1),
-                    "least": float(choice.best + 1),
-                },
-            )
+        figure=Panel(
+            "complexity",
+            "error over the folds",
+            points={"mean": (c, choice.mean)},
+            bands={
+                "one standard error": (
+                    c,
+                    choice.mean - choice.standard_error,
+                    choice.mean + choice.standard_error,
+                )
+            },
+            bounds={"minimum plus one standard error": (c, np.full(9, choice.threshold))},
+            vertical_lines={
+                "chosen": float(choice.selected + 1),
+                "least": float(choice.best + 1),
+            },
         ),
     )

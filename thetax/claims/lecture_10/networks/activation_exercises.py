@@ -218,13 +218,11 @@ def rectifier(key, rng):
         equal("the dead unit's gradient", dead.slope, np.zeros(4)),
         equal("the dead unit's weights after 200 steps", dead.after, dead.before),
         at_least("change of the other units", alive, 1e-3),
-        figure=Chart(
-            Panel(
-                "hidden layer",
-                "norm of the gradient",
-                log="y",
-                lines={name: (layer, size) for name, size in depth.items()},
-            )
+        figure=Panel(
+            "hidden layer",
+            "norm of the gradient",
+            log="y",
+            lines={name: (layer, size) for name, size in depth.items()},
         ),
     )
 

@@ -14,7 +14,7 @@ from .... import layers, models, train
 from ....core import iterate
 from ....layers import Chain, Linear
 from ....plot import Chart, Panel
-from ...engine.check import at_least, at_most, between, close, equal, refuted
+from ...engine.check import at_least, at_most, between, close, close_derivative, equal, refuted
 from ...engine.claim import Verdict, claim
 
 GRID = np.linspace(-6, 6, 241) + 0.0123  # avoids 0, where ReLU has a kink
@@ -36,9 +36,6 @@ def differences(f, z, step=1e-3):
     return (at(-2) - 8 * at(-1) + 8 * at(1) - at(2)) / (12 * step)
 
 
-FD = {"tolerance": 1e-9, "method": "finite differences"}
-
-
 @claim("L10-1.4-sigmoid", title="The sigmoid", kind="layer", of=("layers.sigmoid",))
 def sigmoid(key):
     r"""$\sigma(z) = \frac{1}{1 + e^{-z}} \in (0, 1)$ with
@@ -50,7 +47,9 @@ def sigmoid(key):
     return Verdict(
         close("against SciPy's", on_grid(f, z), expit(z), tolerance=1e-15),
         close("σ(−z) and 1 − σ(z)", on_grid(f, -z), 1 - on_grid(f, z), tolerance=1e-15),
-        close("its slope, by differences", slope(f, GRID), differences(f, GRID), **FD),
+        close_derivative(
+            "its slope, by differences", slope(f, GRID), differences(f, GRID), tolerance=1e-9
+        ),
         close("its slope, as σ(1 − σ)", slope(f, z), expit(z) * expit(-z), tolerance=1e-15),
         at_most("its slope", slope(f, z), 0.25),
         close("its slope at 0", slope(f, [0.0])[0], 0.25, tolerance=1e-15),
@@ -77,7 +76,9 @@ def tanh(key):
     return Verdict(
         close("2σ(2z) − 1", on_grid(f, z), 2 * on_grid(layers.sigmoid, 2 * z) - 1, tolerance=2e-15),
         close("against NumPy's", on_grid(f, z), np.tanh(z), tolerance=2e-15),
-        close("its slope, by differences", slope(f, GRID), differences(f, GRID), **FD),
+        close_derivative(
+            "its slope, by differences", slope(f, GRID), differences(f, GRID), tolerance=1e-9
+        ),
         close("its slope, as 1 − tanh²", slope(f, z), 1 - np.tanh(z) ** 2, tolerance=4e-15),
         at_most("its slope", slope(f, z), 1.0),
         at_most("its slope at ±20", np.abs(slope(f, [-20.0, 20.0])), 1e-15),
@@ -137,11 +138,11 @@ def relu(key):
     above = GRID[GRID > 0]
     return Verdict(
         close("ReLU", on_grid(layers.relu, GRID), np.where(GRID > 0, GRID, 0), tolerance=0.0),
-        close(
+        close_derivative(
             "its slope, by differences",
             slope(layers.relu, GRID),
             differences(layers.relu, GRID),
-            **FD,
+            tolerance=1e-9,
         ),
         equal("its slope at −1, 0 and 1", slope(layers.relu, [-1.0, 0.0, 1.0]), [0.0, 0.0, 1.0]),
         close(
@@ -218,7 +219,9 @@ def softplus(key):
             [0.0, 800.0],
             tolerance=1e-300,
         ),
-        close("its slope, by differences", slope(f, GRID), differences(f, GRID), **FD),
+        close_derivative(
+            "its slope, by differences", slope(f, GRID), differences(f, GRID), tolerance=1e-9
+        ),
         close("its slope, as σ(z)", slope(f, z), expit(z), tolerance=4e-15),
         close(
             "largest gap to ReLU, β = 1, 2, 8, 32",
@@ -243,7 +246,9 @@ def gelu(key):
     rough = z / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (z + 0.044715 * z**3)))
     return Verdict(
         close("against z Φ(z) of SciPy", on_grid(f, z), z * norm.cdf(z), tolerance=1e-14),
-        close("its slope, by differences", slope(f, GRID), differences(f, GRID), **FD),
+        close_derivative(
+            "its slope, by differences", slope(f, GRID), differences(f, GRID), tolerance=1e-9
+        ),
         close("its slope, as Φ + zφ", slope(f, z), norm.cdf(z) + z * norm.pdf(z), tolerance=1e-14),
         at_most("error of the approximation on [−6, 6]", np.abs(on_grid(f, z) - rough), 1e-3),
         refuted(close("the approximation equals GELU", on_grid(f, z), rough, tolerance=1e-5)),
@@ -366,12 +371,10 @@ def vanishing(key):
         between("ReLU with He's weights", ratio["ReLU"], 1e-2, 1e2),
         at_most("sigmoid: ‖δ_ℓ‖ over (¼)^(L−ℓ) ∏‖W‖ ‖δ_L‖", share("sigmoid"), 1.0, slack=1e-12),
         refuted(at_most("ReLU: the same", share("ReLU"), 1.0, slack=1e-12)),
-        figure=Chart(
-            Panel(
-                "layer, from the input",
-                "‖δ‖ there over ‖δ‖ at the last, median",
-                log="y",
-                lines={name: (ell, np.median(d / d[:, -1:], axis=0)) for name, d in back.items()},
-            )
+        figure=Panel(
+            "layer, from the input",
+            "‖δ‖ there over ‖δ‖ at the last, median",
+            log="y",
+            lines={name: (ell, np.median(d / d[:, -1:], axis=0)) for name, d in back.items()},
         ),
     )

@@ -12,7 +12,7 @@ from ....core import predict, run
 from ....layers import Chain, Linear
 from ....plot import Chart, Panel
 from ...engine import differences
-from ...engine.check import at_least, at_most, close, equal
+from ...engine.check import at_least, at_most, close, close_derivative, equal
 from ...engine.claim import Verdict, claim
 
 
@@ -60,12 +60,8 @@ def snn(key, rng):
             sum(beta[m] * units[m] for m in range(4)),
             tolerance=1e-14,
         ),
-        close(
-            "gradient by β, w and b",
-            slopes,
-            differences.jacobian(value, theta),
-            tolerance=1e-9,
-            method="finite differences",
+        close_derivative(
+            "gradient by β, w and b", slopes, differences.jacobian(value, theta), tolerance=1e-9
         ),
         close(
             "gradient by β: the features", back(slopes).body.layers[-1].W[0], units, tolerance=1e-14
@@ -252,13 +248,11 @@ def efficiency(key, rng):
             [_size(d, 4), _size(d, 100, fixed=True)],
             [4 * (d + 2) + 1, 101],
         ),
-        figure=Chart(
-            Panel(
-                "seed",
-                "mean squared error on new points",
-                log="y",
-                points={"4 trained units": (number, trained), "100 fixed units": (number, fixed)},
-            )
+        figure=Panel(
+            "seed",
+            "mean squared error on new points",
+            log="y",
+            points={"4 trained units": (number, trained), "100 fixed units": (number, fixed)},
         ),
     )
 

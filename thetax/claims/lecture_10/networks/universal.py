@@ -141,16 +141,14 @@ def uat_control(key):
         refuted(
             at_least("sigmoids: their error, against the parabola's", min(sigmoids), miss(parabola))
         ),
-        figure=Chart(
-            Panel(
-                "x",
-                "f(x)",
-                lines={
-                    "|x|": (x, np.abs(x)),
-                    "1000 squares": (x, squares[-1]),
-                    "100 sigmoids": (x, on_grid(fit(100, layers.sigmoid), x)),
-                },
-            )
+        figure=Panel(
+            "x",
+            "f(x)",
+            lines={
+                "|x|": (x, np.abs(x)),
+                "1000 squares": (x, squares[-1]),
+                "100 sigmoids": (x, on_grid(fit(100, layers.sigmoid), x)),
+            },
         ),
     )
 
@@ -329,13 +327,11 @@ def narrow(key, rng):
             slack=1e-9,
         ),
         at_most("width 3, trained from five planes with noise, 5 seeds", three, 0.45),
-        figure=Chart(
-            Panel(
-                "seed",
-                "largest error on [−1, 1]²",
-                points={"width 2": (seeds, two), "width 3": (seeds, three)},
-                bounds={"lower bound for width 2": (seeds, np.full(5, 0.5))},
-            )
+        figure=Panel(
+            "seed",
+            "largest error on [−1, 1]²",
+            points={"width 2": (seeds, two), "width 3": (seeds, three)},
+            bounds={"lower bound for width 2": (seeds, np.full(5, 0.5))},
         ),
     )
 

@@ -10,13 +10,12 @@ import numpy as np
 from .... import layers, models, train, tree
 from ....core import apply
 from ....layers import Chain, Linear
-from ...engine.check import close, equal, refuted
+from ...engine.check import close, close_derivative, equal, refuted
 from ...engine.claim import Verdict, claim, erratum
 from ...engine.differences import jacobian
 from ..networks.deep import deep
 
 WIDTHS = (3, 5, 4, 6, 2)  # d₀ to d_{L+1}, with L = 3
-FD = {"tolerance": 1e-8, "method": "finite differences"}
 
 
 def squares(prediction, y):
@@ -131,12 +130,11 @@ def chain_rule(rng):
             reduce(lambda h, layer: apply(layer, h), chain.layers[ell + 1 :], h), y
         )
         checks += [
-            close(f"p_{ell + 1}", p, jacobian(rest, result.activations[ell + 1]), **FD),
-            close(
+            close_derivative(f"p_{ell + 1}", p, jacobian(rest, result.activations[ell + 1])),
+            close_derivative(
                 f"W_{ell}: [∂g/∂W]ᵀ p, by a full Jacobian",
                 weight(result.gradient, ell),
                 np.tensordot(p, J, axes=1),
-                **FD,
             ),
             close(
                 f"W_{ell}: (σ'(a) ⊙ p) xᵀ",
@@ -204,7 +202,7 @@ def backprop(rng):
         train.backpropagate(thin, squares, jnp.asarray(at), jnp.asarray(goal)).gradient
     )[0]
     return Verdict(
-        close(f"all {len(got)} derivatives, ℓ = 0 to 3", got, numeric, **FD),
+        close_derivative(f"all {len(got)} derivatives, ℓ = 0 to 3", got, numeric),
         close(
             "against forward mode, one direction at a time",
             got,
@@ -213,11 +211,10 @@ def backprop(rng):
         ),
         close("against the complex step in NumPy", got, _complex(Ws, x, y), tolerance=1e-13),
         close("one unit a layer: the products by hand", narrow, hand, tolerance=1e-14),
-        close(
+        close_derivative(
             "p_0, the gradient with respect to the input",
             result.deltas[0],
             jacobian(lambda x: squares(chain(x), jnp.asarray(y)), x),
-            **FD,
         ),
     )
 
@@ -269,11 +266,13 @@ def backprop_printed(rng):
     result = backward(chain, x, y).gradient
     return Verdict(
         reached(right),
-        close("the gradients down to ℓ = 0", flat(right), numeric, **FD),
-        close("the gradients by the library", tree.ravel(result)[0], numeric, **FD),
+        close_derivative("the gradients down to ℓ = 0", flat(right), numeric),
+        close_derivative("the gradients by the library", tree.ravel(result)[0], numeric),
         printed=[
             reached(short),
-            close("the gradients down to ℓ = 1, the rest left at 0", flat(short), numeric, **FD),
+            close_derivative(
+                "the gradients down to ℓ = 1, the rest left at 0", flat(short), numeric
+            ),
         ],
     )
 
@@ -330,12 +329,11 @@ def costate(rng):
         close(
             "the same by automatic differentiation", exact, np.zeros(len(states)), tolerance=1e-14
         ),
-        close(
+        close_derivative(
             "derivative by every W_ℓ, against backpropagation",
             by_weights,
             tree.ravel(results.gradient)[0],
             tolerance=1e-10,
-            method="finite differences",
         ),
         *[
             close(f"p_{ell} and ∇H_{ell}", results.deltas[ell], slope, **zero)

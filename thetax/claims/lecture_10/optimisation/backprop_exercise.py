@@ -7,12 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from .... import layers, train, tree
-from ...engine.check import close, equal, refuted
+from ...engine.check import close, close_derivative, equal, refuted
 from ...engine.claim import Verdict, claim
 from ...engine.differences import jacobian
 
 D, K1, K, N = 3, 5, 2, 7
-FD = {"tolerance": 1e-8, "method": "finite differences"}
 
 
 def example(rng: np.random.Generator) -> tuple[layers.Chain, np.ndarray, np.ndarray]:
@@ -99,7 +98,7 @@ def one_example(rng):
             for name in SIZES
         ),
         *(equal(f"shape of {name}", np.shape(result[name]), SIZES[name]) for name in SIZES),
-        close("all gradients by differences", ours, slopes, **FD),
+        close_derivative("all gradients by differences", ours, slopes),
         refuted(close("∇ of b₀ without x₁(1 − x₁)", result["b0"], without, tolerance=1e-8)),
     )
 
@@ -189,7 +188,7 @@ def cross_entropy(rng):
         checks += [
             close(f"{name}: δ₂", results.deltas[-1], delta2),
             close(f"{name}: δ₁", by_exercise_names(results)["b0"], by_hand(chain, x, delta2)["b0"]),
-            close(f"{name}: all gradients by differences", ours, slopes, **FD),
+            close_derivative(f"{name}: all gradients by differences", ours, slopes),
         ]
         short.append(
             close(f"{name}: δ₂ without the sum", results.deltas[-1], soft - y, tolerance=1e-8)

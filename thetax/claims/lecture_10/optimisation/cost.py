@@ -10,8 +10,8 @@ import numpy as np
 import optax
 
 from .... import explain, layers, models, train, tree
-from ....plot import Chart, Panel
-from ...engine.check import at_least, at_most, between, close, equal, refuted
+from ....plot import Panel
+from ...engine.check import at_least, at_most, between, close, close_derivative, equal, refuted
 from ...engine.claim import Verdict, claim, erratum
 from ...engine.differences import jacobian
 from .tape import Dual, Node, random_graph
@@ -80,13 +80,7 @@ def ad_modes(key, rng):
     forwards, backwards = _whole_jacobians(costs)
     counts, difference = _passes(7, 3, key)
     return Verdict(
-        close(
-            "dual numbers, against differences",
-            duals,
-            numeric,
-            tolerance=1e-9,
-            method="finite differences",
-        ),
+        close_derivative("dual numbers, against differences", duals, numeric, tolerance=1e-9),
         close(
             "the tape, against dual numbers",
             [_taped(x, row) for row in range(2)],
@@ -254,7 +248,7 @@ def price(key):
             method="closed form",
         ),
         equal("evaluations for finite differences", calls, p + 1),
-        close("and their error", off, 0.0, tolerance=1e-5, method="finite differences"),
+        close_derivative("and their error", off, 0.0, tolerance=1e-5),
         equal("and their operations", cost_of_small.jacobian_flops["differences"], (p + 1) * once),
         figure=results[0],
     )
@@ -314,19 +308,17 @@ def price_printed(key):
             [c.reverse.flops / c.n_inputs for c in results],
         ),
         printed=[same("operations of the gradient", [c.reverse.flops for c in results])],
-        figure=Chart(
-            Panel(
-                "parameters",
-                "operations",
-                log="xy",
-                points={
-                    "loss": ([c.n_inputs for c in results], [c.value.flops for c in results]),
-                    "loss and gradient": (
-                        [c.n_inputs for c in results],
-                        [c.reverse.flops for c in results],
-                    ),
-                },
-            )
+        figure=Panel(
+            "parameters",
+            "operations",
+            log="xy",
+            points={
+                "loss": ([c.n_inputs for c in results], [c.value.flops for c in results]),
+                "loss and gradient": (
+                    [c.n_inputs for c in results],
+                    [c.reverse.flops for c in results],
+                ),
+            },
         ),
     )
 
@@ -379,13 +371,12 @@ def graph(key, rng):
         close(
             "a second backward pass: twice the slope", leaf.grad, 2 * (2 * x + 1), tolerance=1e-14
         ),
-        close(
+        close_derivative(
             "a random graph of 25 steps: the tape, against differences",
             taped,
             numeric,
             tolerance=1e-7,
             relative=True,
-            method="finite differences",
         ),
         close("and against JAX's reverse mode", taped, by_jax, relative=True),
         refuted(close("one of two paths left out", 2 * x, result.deltas[0][0], tolerance=1e-3)),

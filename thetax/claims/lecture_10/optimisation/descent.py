@@ -11,7 +11,7 @@ from .... import layers, models, train, tree
 from ....core import run
 from ....plot import Chart, Panel
 from ...ch03_gradients.problems import descent, quadratic, spectrum
-from ...engine.check import at_least, at_most, close, equal, falls, refuted
+from ...engine.check import at_least, at_most, close, close_derivative, equal, falls, refuted
 from ...engine.claim import Verdict, claim, erratum
 
 
@@ -43,34 +43,20 @@ def steepest(key, rng):
     update = np.asarray(step.step(step.init(theta), None, key=key)[0].model - theta)
     return Verdict(
         at_most("slopes along 10,000 directions, by differences", along[:-2], length, slack=1e-8),
-        close(
-            "along the gradient: ‖∇R‖",
-            along[-2],
-            length,
-            tolerance=1e-8,
-            method="finite differences",
-        ),
-        close("against it: −‖∇R‖", along[-1], -length, tolerance=1e-8, method="finite differences"),
-        close(
-            "u·∇R, against the slopes",
-            u @ gradient,
-            along[:-2],
-            tolerance=1e-8,
-            method="finite differences",
-        ),
+        close_derivative("along the gradient: ‖∇R‖", along[-2], length),
+        close_derivative("against it: −‖∇R‖", along[-1], -length),
+        close_derivative("u·∇R, against the slopes", u @ gradient, along[:-2]),
         close(
             "the normalised step of gradient descent",
             update / np.linalg.norm(update),
             -gradient / length,
             tolerance=1e-13,
         ),
-        figure=Chart(
-            Panel(
-                "cosine of the angle with ∇R",
-                "slope over ‖∇R‖",
-                points={"random directions": (u[:400] @ gradient / length, along[:400] / length)},
-                bounds={"the cosine": ([-1, 1], [-1, 1])},
-            )
+        figure=Panel(
+            "cosine of the angle with ∇R",
+            "slope over ‖∇R‖",
+            points={"random directions": (u[:400] @ gradient / length, along[:400] / length)},
+            bounds={"the cosine": ([-1, 1], [-1, 1])},
         ),
     )
 
@@ -191,13 +177,11 @@ def gd(key, rng):
             tolerance=1e-6,
         ),
         close("the gradient there", info.gradient[-1], 0.0, tolerance=1e-9),
-        figure=Chart(
-            Panel(
-                "step",
-                "logistic risk above its minimum",
-                lines={"descent": (np.arange(400), np.maximum(losses[:400] - risk(best), 1e-15))},
-                log="y",
-            )
+        figure=Panel(
+            "step",
+            "logistic risk above its minimum",
+            lines={"descent": (np.arange(400), np.maximum(losses[:400] - risk(best), 1e-15))},
+            log="y",
         ),
     )
 

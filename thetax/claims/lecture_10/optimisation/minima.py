@@ -7,7 +7,7 @@ import numpy as np
 import optax
 
 from .... import explain, layers, models, train
-from ....plot import Chart, Panel
+from ....plot import Panel
 from ...ch03_gradients.problems import descent, least_squares, logistic
 from ...engine.check import at_most, close, equal, refuted
 from ...engine.claim import Verdict, claim
@@ -97,17 +97,15 @@ def local_min(rng):
         ),
         equal("of these, at the saddle", int((np.abs(ends[:-1]).max(axis=1) < 0.5).sum()), 0),
         close("from (0, 1.2)", ends[-1], [0.0, 0.0]),
-        figure=Chart(
-            Panel(
-                "x",
-                "y",
-                points={"minima": ([-1, 1], [0, 0]), "saddle": ([0], [0])},
-                lines={
-                    f"from ({a:.1f}, {b:.1f})": tuple(path[:, i].T)
-                    for i in (-1, 0, 1, 2)
-                    for a, b in [path[0, i]]
-                },
-            )
+        figure=Panel(
+            "x",
+            "y",
+            points={"minima": ([-1, 1], [0, 0]), "saddle": ([0], [0])},
+            lines={
+                f"from ({a:.1f}, {b:.1f})": tuple(path[:, i].T)
+                for i in (-1, 0, 1, 2)
+                for a, b in [path[0, i]]
+            },
         ),
     )
 
@@ -204,12 +202,10 @@ def local_global(rng):
         close("which is the minimum", bowl.value(ends).min(), bowl.min_value, tolerance=1e-8),
         refuted(same("a double well", heights(wells))),
         equal("distinct final values there", len(np.unique(heights(wells).round(8))), 2),
-        figure=Chart(
-            Panel(
-                "share of the way to the optimum",
-                "risk",
-                lines={f"problem {i + 1}": (t, values[i]) for i in range(4)},
-            )
+        figure=Panel(
+            "share of the way to the optimum",
+            "risk",
+            lines={f"problem {i + 1}": (t, values[i]) for i in range(4)},
         ),
     )
 
@@ -286,8 +282,8 @@ def gd_rate(rng):
         refuted(
             at_most("η = 2.1/L: the last gap over the first", (climb[-1] / climb[0]).max(), 1.0)
         ),
-        figure=Chart(
-            Panel("step k", "gap to the minimum of the risk", lines=curves, bounds=bounds, log="xy")
+        figure=Panel(
+            "step k", "gap to the minimum of the risk", lines=curves, bounds=bounds, log="xy"
         ),
     )
 
@@ -355,13 +351,11 @@ def double_well(key):
             np.abs(last[:, None] - lows).min(axis=1),
             1e-3,
         ),
-        figure=Chart(
-            Panel(
-                "θ",
-                "R(θ)",
-                lines={"R": (grid, values)},
-                points=curves,
-                vertical_lines={"maximum": top},
-            )
+        figure=Panel(
+            "θ",
+            "R(θ)",
+            lines={"R": (grid, values)},
+            points=curves,
+            vertical_lines={"maximum": top},
         ),
     )

@@ -11,7 +11,7 @@ from sklearn.metrics import log_loss
 
 from .... import layers, models, train, tree
 from ...engine import differences
-from ...engine.check import at_least, at_most, close, equal, refuted
+from ...engine.check import at_least, at_most, close, close_derivative, equal, refuted
 from ...engine.claim import Verdict, claim
 
 
@@ -54,12 +54,11 @@ def erm(key, rng):
             each.mean(axis=0),
             tolerance=1e-15,
         ),
-        close(
+        close_derivative(
             "gradient, by differences",
             risk(theta, xs, ys),
             differences.jacobian(lambda theta: train.squared_error(back(theta), (xs, ys)), theta),
             tolerance=1e-9,
-            method="finite differences",
         ),
         refuted(
             close(
@@ -97,12 +96,11 @@ def squared(rng):
             tolerance=1e-15,
         ),
         close("gradient f − y", loss(jnp.asarray(f), jnp.asarray(y)), f - y, tolerance=1e-15),
-        close(
+        close_derivative(
             "gradient, by differences",
             loss(jnp.asarray(f), jnp.asarray(y)),
             differences.jacobian(lambda f: train.squared_loss(f, jnp.asarray(y)), f),
             tolerance=1e-10,
-            method="finite differences",
         ),
         close(
             "the best constant is the mean", mean, np.mean(ys), tolerance=1e-6, method="brute force"
@@ -151,13 +149,7 @@ def bce(rng):
         close("log(1 + eᶠ) − yf", got, np.logaddexp(0, f) - y * f),
         equal("at f = ±1000", np.asarray(loss(*map(jnp.asarray, far))), [0.0, 1000.0, 1000.0, 0.0]),
         close("gradient σ(f) − y", slopes, h - y, tolerance=1e-14),
-        close(
-            "gradient, by differences",
-            slopes[:20],
-            numeric,
-            tolerance=1e-9,
-            method="finite differences",
-        ),
+        close_derivative("gradient, by differences", slopes[:20], numeric, tolerance=1e-9),
         close("the mean, against scikit-learn's", risk, log_loss(y, h)),
         refuted(
             close(
@@ -198,22 +190,14 @@ def softmax_ce(rng):
         close("with 7.5 added to all logits", shifted, hard),
         equal("at logits ±10,000", float(far), 1e4),
         close("gradient p − e_y", grad, p[0] - np.eye(5)[y[0]], tolerance=1e-14),
-        close(
-            "gradient, by differences",
-            grad,
-            differences.jacobian(one, f[0]),
-            tolerance=1e-9,
-            method="finite differences",
+        close_derivative(
+            "gradient, by differences", grad, differences.jacobian(one, f[0]), tolerance=1e-9
         ),
         close(
             "Hessian diag(p) − ppᵀ", hessian, np.diag(p[0]) - np.outer(p[0], p[0]), tolerance=1e-14
         ),
-        close(
-            "Hessian, by differences",
-            hessian,
-            differences.hessian(one, f[0]),
-            tolerance=1e-5,
-            method="finite differences",
+        close_derivative(
+            "Hessian, by differences", hessian, differences.hessian(one, f[0]), tolerance=1e-5
         ),
         at_least("its smallest eigenvalue", np.linalg.eigvalsh(hessian).min(), 0.0, slack=1e-14),
         at_most(

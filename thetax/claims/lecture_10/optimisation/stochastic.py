@@ -13,7 +13,7 @@ from scipy import stats
 from .... import layers, models, train
 from ....core import Iteration, iterate, run
 from ....layers import Chain, Linear
-from ....plot import Chart, Panel
+from ....plot import Panel
 from ...ch03_gradients.problems import descent, quadratic
 from ...engine.check import at_least, at_most, close, equal, likely, refuted
 from ...engine.claim import Verdict, claim
@@ -106,13 +106,11 @@ def sgd(key, rng):
             600,
         ),
         likely("the 15 subsets equally often: χ²", stats.chisquare(subsets[all_of_them]).pvalue),
-        figure=Chart(
-            Panel(
-                "epoch",
-                "risk",
-                lines={"batches of 4": (np.arange(1, 61), few.history["train loss"])},
-                log="y",
-            )
+        figure=Panel(
+            "epoch",
+            "risk",
+            lines={"batches of 4": (np.arange(1, 61), few.history["train loss"])},
+            log="y",
         ),
     )
 
@@ -168,16 +166,14 @@ def unbiased(rng):
         close("without: variance", without, expected, tolerance=1e-14),
         close("with: variance", with_replacement, spread / sizes[:3], tolerance=1e-14),
         refuted(close("without, against Σ²/B", without, spread / sizes, tolerance=1e-6)),
-        figure=Chart(
-            Panel(
-                "examples in a batch",
-                "variance of its gradient",
-                points={
-                    "without replacement": (sizes, without),
-                    "with": (sizes[:3], with_replacement),
-                },
-                bounds={"Σ²/B": (sizes, spread / sizes), "(N − B)Σ²/B(N − 1)": (sizes, expected)},
-            )
+        figure=Panel(
+            "examples in a batch",
+            "variance of its gradient",
+            points={
+                "without replacement": (sizes, without),
+                "with": (sizes[:3], with_replacement),
+            },
+            bounds={"Σ²/B": (sizes, spread / sizes), "(N − B)Σ²/B(N − 1)": (sizes, expected)},
         ),
     )
 
@@ -319,13 +315,11 @@ def adaptive(rng):
         at_most(
             "Adam over gradient descent", last["Adam"] / last["gradient descent, η = 1/L"], 0.1
         ),
-        figure=Chart(
-            Panel(
-                "step",
-                "h",
-                lines={name: (t, np.maximum(h, 1e-14)) for name, h in far.items()},
-                log="y",
-            )
+        figure=Panel(
+            "step",
+            "h",
+            lines={name: (t, np.maximum(h, 1e-14)) for name, h in far.items()},
+            log="y",
         ),
     )
 
@@ -392,16 +386,14 @@ def init_matters(key, rng):
         equal("all weights equal: rows of W after 200 steps", rows, np.tile(rows[0], (4, 1))),
         equal("and the output weights", heard, np.full(4, heard[0])),
         at_least("although the weights have changed by", np.abs(rows - 0.3).max(), 1e-3),
-        figure=Chart(
-            Panel(
-                "step",
-                "loss of two hidden layers",
-                log="xy",
-                lines={
-                    f"{name}, start {i + 1}": (indices + 1, losses[i, indices])
-                    for name, losses in {"He": he, "small": poor}.items()
-                    for i in (0, 1)
-                },
-            )
+        figure=Panel(
+            "step",
+            "loss of two hidden layers",
+            log="xy",
+            lines={
+                f"{name}, start {i + 1}": (indices + 1, losses[i, indices])
+                for name, losses in {"He": he, "small": poor}.items()
+                for i in (0, 1)
+            },
         ),
     )
