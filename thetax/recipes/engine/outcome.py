@@ -10,6 +10,7 @@ import numpy as np
 
 from ... import serialise
 from ...core import Batch, Objective
+from ...train import FitResult
 
 MAX_DATA_BYTES = 128 << 20  # of a saved data set; larger ones are subsampled
 TRAINING_STEPS = "training time, with compilation"  # the label of `Outcome.seconds`
@@ -46,6 +47,12 @@ class Outcome:
     sizes: tuple[int, int] | None = None
     start: Any = None
     measured: Any = None
+
+    @classmethod
+    def of_fit(cls, result: FitResult, **fields: Any) -> "Outcome":
+        """The outcome of a fit: its model, history, reason to stop and seconds, unless given."""
+        own = {name: getattr(result, name) for name in ("model", "history", "reason", "seconds")}
+        return cls(**(own | fields))
 
 
 def save_outcome(folder: Path, outcome: Outcome) -> None:

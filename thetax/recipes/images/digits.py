@@ -42,16 +42,13 @@ def digits(
         run=job.run,
     )
     table = {"multi-layer perceptron": {"test error %": test_error_percent(result.model, test)}}
-    return Outcome(
-        model=result.model,
+    return Outcome.of_fit(
+        result,
         train=train,
         test=test,
         objective=objective,
-        history=result.history,
         classes=full.classes,
         table=table,
-        reason=result.reason,
-        seconds=result.seconds,
         decay=weight_decay,
         start=result.start,
     )

@@ -136,15 +136,14 @@ def distil(
         jax.tree.map(lambda a: a[0], nets.members) for nets in (distilled.model, distilled.start)
     )
     seconds = teacher_fit.seconds + labels.seconds + distilled.seconds
-    return Outcome(
+    return Outcome.of_fit(
+        distilled,
         model=student,
         train=full.train,
         test=full.test,
         objective=cross_entropy,
-        history=distilled.history,
         classes=full.classes,
         table=table,
-        reason=distilled.reason,
         seconds=seconds,
         start=start,
     )

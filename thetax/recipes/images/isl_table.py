@@ -61,15 +61,12 @@ def isl_table(
         )
         table[name] = test_error_percent(result.model, test)
     rows = {name: {"test error %": error, "ISL %": ISL[name]} for name, error in table.items()}
-    return Outcome(
-        model=result.model,
+    return Outcome.of_fit(
+        result,
         train=train,
         test=test,
         objective=cross_entropy,
-        history=result.history,
         classes=full.classes,
         table=rows,
-        reason=result.reason,
-        seconds=result.seconds,
         start=result.start,
     )

@@ -53,15 +53,12 @@ def mnist(
     table = {
         "multi-layer perceptron": {"test error %": test_error_percent(result.model, full.test)}
     }
-    return Outcome(
-        model=result.model,
+    return Outcome.of_fit(
+        result,
         train=train,
         test=full.test,
         objective=cross_entropy,
-        history=result.history,
         classes=full.classes,
         table=table,
-        reason=result.reason,
-        seconds=result.seconds,
         start=result.start,
     )

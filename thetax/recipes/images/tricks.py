@@ -194,15 +194,14 @@ def tricks(
     network, start = (
         jax.tree.map(lambda a: a[0], nets.members) for nets in (result.model, result.start)
     )
-    return Outcome(
+    return Outcome.of_fit(
+        result,
         model=network,
         train=train,
         test=full.test,
         objective=trick.objective,
-        history=result.history,
         classes=full.classes,
         table=table,
-        reason=result.reason,
         seconds=seconds,
         start=start,
     )

@@ -128,16 +128,13 @@ def vit(
         progress=job.progress,
     )
     table["vision transformer"] = _row(result, result.model, full, epochs)
-    return Outcome(
-        model=result.model,
+    return Outcome.of_fit(
+        result,
         train=train,
         test=full.test,
         objective=objective,
-        history=result.history,
         classes=full.classes,
         table=table,
-        reason=result.reason,
-        seconds=result.seconds,
         start=result.start,
     )
 

@@ -156,16 +156,14 @@ def nngp(
     model, start = (
         jax.tree.map(lambda a: a[0], nets.members) for nets in (result.model, result.start)
     )
-    return Outcome(
+    return Outcome.of_fit(
+        result,
         model=model,
         train=train,
         test=test,
         objective=label_error,
-        history=result.history,
         classes=classes,
         table=table,
-        reason=result.reason,
-        seconds=result.seconds,
         start=start,
         measured=measured,
     )

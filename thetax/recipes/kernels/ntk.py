@@ -140,16 +140,14 @@ def ntk(
     model, start = (
         jax.tree.map(lambda a: a[0], nets.members) for nets in (trained.model, trained.start)
     )
-    return Outcome(
+    return Outcome.of_fit(
+        trained,
         model=model,
         train=train,
         test=test,
         objective=label_error,
-        history=trained.history,
         classes=classes,
         table=first | table,
-        reason=trained.reason,
-        seconds=trained.seconds,
         start=start,
         measured=scaling,
     )

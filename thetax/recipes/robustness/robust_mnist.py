@@ -149,16 +149,13 @@ def robust_mnist(
         )
         row = {"test error %": test_error_percent(result.model, full.test)}
         table[f"{name} training"] = row | job.cached(f"{name}-attacked", evaluate_attacks)
-    return Outcome(
-        model=result.model,
+    return Outcome.of_fit(
+        result,
         train=train,
         test=full.test,
         objective=objective,
-        history=result.history,
         classes=full.classes,
         table=table,
-        reason=result.reason,
-        seconds=result.seconds,
         start=result.start,
     )
 

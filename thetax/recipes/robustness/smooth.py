@@ -124,16 +124,13 @@ def smooth(
             **{f"accuracy at L2 {r:g} %": 100 * share for r, share in zip(RADII, accuracy)},
         },
     }
-    return Outcome(
-        model=result.model,
+    return Outcome.of_fit(
+        result,
         train=train,
         test=full.test,
         objective=objective,
-        history=result.history,
         classes=full.classes,
         table=table,
-        reason=result.reason,
-        seconds=result.seconds,
         start=result.start,
         measured=measured,
     )

@@ -63,14 +63,12 @@ def adding(
         for name, result in fits.items()
     }
     last = list(fits.values())[-1]
-    return Outcome(
+    return Outcome.of_fit(
+        last,
         model=first_member(last.model),
         train=train,
         test=test,
         objective=squared_error,
-        history=last.history,
         table=table,
-        reason=last.reason,
-        seconds=last.seconds,
         start=first_member(last.start),
     )

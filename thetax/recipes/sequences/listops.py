@@ -79,16 +79,14 @@ def listops(
         for name, result in fits.items()
     }
     last = list(fits.values())[-1]
-    return Outcome(
+    return Outcome.of_fit(
+        last,
         model=first_member(last.model),
         train=train,
         test=test,
         objective=cross_entropy,
-        history=last.history,
         classes=tuple("0123456789"),
         table=table,
-        reason=last.reason,
-        seconds=last.seconds,
         tokens=data.LISTOPS,
         start=first_member(last.start),
     )

@@ -115,16 +115,8 @@ def nyse(
             **selection,
             "parameters per network": float(tree.size(nets) // members),
         }
-    return Outcome(
-        model=result.model,
-        train=train,
-        test=test,
-        objective=squared_error,
-        history=result.history,
-        table=table,
-        reason=result.reason,
-        seconds=result.seconds,
-        start=result.start,
+    return Outcome.of_fit(
+        result, train=train, test=test, objective=squared_error, table=table, start=result.start
     )
 
 

@@ -66,16 +66,14 @@ def recall(
     last = list(fits.values())[-1]
     names = tuple(str(symbol) for symbol in range(n_symbols))
     tokens = (*names, *(f"({symbol})" for symbol in range(n_symbols)), "?")
-    return Outcome(
+    return Outcome.of_fit(
+        last,
         model=first_member(last.model),
         train=train,
         test=test,
         objective=cross_entropy,
-        history=last.history,
         classes=names,
         table=table,
-        reason=last.reason,
-        seconds=last.seconds,
         tokens=tokens,
         start=first_member(last.start),
     )

@@ -128,15 +128,12 @@ def seq2seq(
             "exact match, greedy %": 100 * greedy_accuracy,
             f"exact match, beam {beam_width} %": 100 * beam_accuracy,
         }
-    return Outcome(
-        model=result.model,
+    return Outcome.of_fit(
+        result,
         train=train,
         test=test,
         objective=token_cross_entropy,
-        history=result.history,
         classes=tuple(target.letters),
         table=table,
-        reason=result.reason,
-        seconds=result.seconds,
         tokens=tuple(source.letters),
     )

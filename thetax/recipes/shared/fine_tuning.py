@@ -167,16 +167,14 @@ class FineTuned(NamedTuple):
     def outcome(self, task: FineTuningTask, table: Mapping[str, Mapping[str, float]]) -> Outcome:
         """The outcome of a recipe, with as many examples as the lenses of a report can afford."""
         model = self.fit.model
-        return Outcome(
+        return Outcome.of_fit(
+            self.fit,
             model=model,
             train=report_examples(model.bert, self.train),
             test=report_examples(model.bert, self.test),
             objective=task.objective,
-            history=self.fit.history,
             classes=task.classes,
             table=table,
-            reason=self.fit.reason,
-            seconds=self.fit.seconds,
             tokens=self.tokeniser.pieces,
             sizes=(len(self.train[1]), len(self.test[1])),
         )

@@ -71,16 +71,14 @@ def image_outcome(
     """The outcome of a fit to images, with batch norms folded."""
     model = fold_norms(result.model, train)
     table = {name: {"test error %": test_error_percent(model, full.test)}}
-    return Outcome(
+    return Outcome.of_fit(
+        result,
         model=model,
         train=train,
         test=full.test,
         objective=objective,
-        history=result.history,
         classes=full.classes,
         table=table,
-        reason=result.reason,
-        seconds=result.seconds,
         decay=weight_decay,
         start=fold_norms(result.start, train),
     )

@@ -59,15 +59,12 @@ def default(
             "test error %": 100 * evaluate(result.model, test, metrics)["error"],
             "test AUC": auc(result.model, test),
         }
-    return Outcome(
-        model=result.model,
+    return Outcome.of_fit(
+        result,
         train=train,
         test=test,
         objective=binary_cross_entropy,
-        history=result.history,
         classes=full.classes,
         table=table,
-        reason=result.reason,
-        seconds=result.seconds,
         start=result.start,
     )

@@ -111,16 +111,13 @@ def spam(
     table["single network (mean)"] = {"test error %": 100 * float(member_errors.mean())}
     table |= _importance_rows(result.model, test, full.features, key_shuffle)
     table["ensemble"] = {"test error %": error(result.model)}
-    return Outcome(
-        model=result.model,
+    return Outcome.of_fit(
+        result,
         train=train,
         test=test,
         objective=binary_cross_entropy,
-        history=result.history,
         classes=full.classes,
         table=table,
-        reason=result.reason,
-        seconds=result.seconds,
         start=result.start,
     )
 

@@ -236,15 +236,12 @@ def bert(
     if job.run is not None:
         save_pretrained(job.run.folder / PRETRAINED_FOLDER, result.model, tokeniser=tokeniser)
     table["network"] = _row(result.model, test, masking)
-    return Outcome(
-        model=result.model,
+    return Outcome.of_fit(
+        result,
         train=report_examples(result.model.bert, stream.pairs(epochs - 1)),
         test=report_examples(result.model.bert, test),
         objective=objective,
-        history=result.history,
         table=table,
-        reason=result.reason,
-        seconds=result.seconds,
         tokens=tokeniser.pieces,
         sizes=(stream.steps * batch_size, len(test[1])),
     )

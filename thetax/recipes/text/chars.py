@@ -128,16 +128,13 @@ def chars(
         f"{split} bits per character": value for split, value in bits.items()
     }
     letters = (*characters.letters, data.REPLACEMENT_CHARACTER)
-    return Outcome(
-        model=result.model,
+    return Outcome.of_fit(
+        result,
         train=train,
         test=test,
         objective=token_cross_entropy,
-        history=result.history,
         classes=letters,
         table=table,
-        reason=result.reason,
-        seconds=result.seconds,
         tokens=letters,
     )
 

@@ -152,16 +152,13 @@ def gpt(
     table[f"GPT, {'byte pairs' if vocab_size else 'characters'}"] = {
         f"{split} bits per character": value for split, value in bits.items()
     }
-    return Outcome(
-        model=result.model,
+    return Outcome.of_fit(
+        result,
         train=train,
         test=test,
         objective=token_cross_entropy,
-        history=result.history,
         classes=names,
         table=table,
-        reason=result.reason,
-        seconds=result.seconds,
         tokens=names,
     )
 

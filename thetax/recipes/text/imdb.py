@@ -110,16 +110,13 @@ def imdb(
         progress=job.progress,
     )
     table["network"] = _row(result.model, test)
-    return Outcome(
-        model=result.model,
+    return Outcome.of_fit(
+        result,
         train=train,
         test=test,
         objective=binary_cross_entropy,
-        history=result.history,
         classes=full.classes,
         table=table,
-        reason=result.reason,
-        seconds=result.seconds,
         start=result.start,
     )
 

@@ -238,16 +238,13 @@ def translate(
     result = fit_model(net, "transformer", epochs=epochs, key=keys[1])
     table["transformer"] = table_row(result)
     names = tuple(tokeniser.decode([number]) for number in range(len(tokeniser)))
-    return Outcome(
-        model=result.model,
+    return Outcome.of_fit(
+        result,
         train=train,
         test=test,
         objective=objective,
-        history=result.history,
         classes=names,
         table=table,
-        reason=result.reason,
-        seconds=result.seconds,
         tokens=names,
     )
 
