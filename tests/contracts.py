@@ -36,9 +36,13 @@ from thetax.attack import (
     untargeted,
     via_target,
 )
-from thetax.core import BATCH_AXIS, Iteration, Objective
+from thetax.core import BATCH_AXIS, Iteration, Objective, apply
+from thetax.data.graphs import Graph
 from thetax.explain import Linearised, linearise
 from thetax.layers import (
+    GAT,
+    GCN,
+    GIN,
     GRU,
     LRU,
     LSTM,
@@ -47,6 +51,7 @@ from thetax.layers import (
     ALiBi,
     AntisymmetricRNN,
     Attention,
+    AttentionReadout,
     AveragePool,
     BatchNorm,
     Bidirectional,
@@ -56,31 +61,51 @@ from thetax.layers import (
     DeepTransition,
     DiagonalSSM,
     DropConnect,
+    DropEdge,
     Dropout,
+    EdgeConditioned,
     Elman,
     Embedding,
     Ensemble,
     FeedForward,
     GatedFeedForward,
+    GATv2,
+    GraphNorm,
+    GraphResidual,
+    GraphSAGE,
+    GraphTransformer,
+    InducedSetAttentionBlock,
+    InteractionNetwork,
+    JumpingKnowledge,
     LayerNorm,
     LearnedPositions,
     Linear,
     LipschitzRNN,
     MaxPool,
+    MessagePassing,
     MinGRU,
     ModernHopfield,
+    Nodewise,
+    PairNorm,
     Pointwise,
+    PoolingMultiheadAttention,
+    Readout,
     Recurrent,
     Residual,
     ResidualCell,
     RMSNorm,
     Rotary,
     SelectiveSSM,
+    SetAbstraction,
+    SetAttentionBlock,
+    SharedMLP,
     SinusoidalPositions,
     SparseLinear,
     Stacked,
     StackedCells,
+    TNet,
     TruncatedBPTT,
+    VirtualNode,
     WeightNorm,
     block_pairs,
     centred,
@@ -92,21 +117,30 @@ from thetax.layers import (
 from thetax.models import (
     BERT,
     CNN,
+    GNN,
     GPT,
     MLP,
+    AbstractionLevel,
     BERTPretraining,
+    DeepSets,
     DenseNet,
     EncoderDecoder,
+    EquivariantDeepSets,
     LanguageModelCell,
     MaskedLM,
     McCullochPitts,
     Mixer,
     Perceptron,
+    PointNet,
+    PointNet2,
+    PointNetSegmentation,
+    PointNetWidths,
     ResNet,
     ResNetLayout,
     SentenceClassifier,
     SentenceEncoder,
     SequenceClassifier,
+    SetTransformer,
     SpanPredictor,
     TokenClassifier,
     TransformerBlock,
@@ -120,6 +154,7 @@ from thetax.models import (
     logistic_regression,
     max_affine_network,
     multinomial_regression,
+    of_features,
     principal_components,
     product_network,
     square_network,
@@ -208,6 +243,123 @@ class Ranked(eqx.Module):
     def __call__(self, x):
         order = jnp.argsort(x).astype(jnp.int32)
         return self.inner((order, order[::-1]) if self.pair else order)
+
+
+GRAPH_EDGES = [(0, 1), (1, 2), (2, 0), (3, 3), (0, 1)]  # and node 4 is isolated
+
+
+@cache
+def graph_of_five() -> Graph:
+    with jax.ensure_compile_time_eval():
+        return Graph.from_edges(GRAPH_EDGES, n_nodes=5)
+
+
+class OnGraph(eqx.Module):
+    """A layer or a model of graphs, called with the features of the nodes of one graph. The
+    features of an edge are the first two of the difference of its ends.
+    """
+
+    inner: Any
+
+    def __call__(self, x, *, key=None):
+        graph = graph_of_five()
+        edges = (x[graph.senders] - x[graph.receivers])[:, :2]
+        graph = Graph(x, graph.senders, graph.receivers, edges, None, graph.graph_ids)
+        result = apply(self.inner, graph, key=key)
+        return result.nodes if isinstance(result, Graph) else result
+
+
+def on_graph(
+    name: str, make: Callable[..., Any], *, wrong: bool = True, draws: bool = False
+) -> ModelRow:
+    return ModelRow(
+        f"{name} of a graph",
+        lambda key: OnGraph(make(key=key)),
+        (5, 4),
+        (5, 3) if wrong else None,
+        draws,
+    )
+
+
+def gcn_residual(*, key) -> GraphResidual:
+    key_inner, key_skip = jr.split(key)
+    return GraphResidual.init(GCN.init(4, 3, key=key_inner), 4, 3, key=key_skip)
+
+
+def jumping(*, key) -> JumpingKnowledge:
+    first, last = jr.split(key)
+    net = Chain(Nodewise(layers.tanh), GCN.init(3, 3, key=last))
+    return JumpingKnowledge(GCN.init(4, 3, key=first), net, combine="max")
+
+
+def features_of_gnn(*, key) -> Any:
+    return of_features(GNN.init(4, 3, 2, activation=layers.tanh, key=key), graph_of_five())
+
+
+GRAPH_ROWS = [
+    on_graph("GCN", partial(GCN.init, 4, 3)),
+    on_graph("GraphSAGE", partial(GraphSAGE.init, 4, 3, normalise=True)),
+    on_graph("GraphSAGE max", partial(GraphSAGE.init, 4, 3, aggregation="max", pool=True)),
+    on_graph("GIN", partial(GIN.init, 4, 3, activation=layers.tanh)),
+    on_graph("GIN edges", partial(GIN.init, 4, 3, edge_features=2, activation=layers.tanh)),
+    on_graph("GAT", partial(GAT.init, 4, 4, n_heads=2)),
+    on_graph("GAT dropout", partial(GAT.init, 4, 4, dropout=0.5), draws=True),
+    on_graph("GAT edges", partial(GAT.init, 4, 3, n_heads=2, heads="mean", edge_features=2)),
+    on_graph("GATv2", partial(GATv2.init, 4, 4, n_heads=2, edge_features=2, self_loops=False)),
+    on_graph(
+        "MessagePassing",
+        partial(
+            MessagePassing.init,
+            4,
+            3,
+            edge_features=2,
+            aggregation=("mean", "softmax"),
+            activation=layers.tanh,
+        ),
+    ),
+    on_graph(
+        "EdgeConditioned",
+        partial(EdgeConditioned.init, 4, 3, edge_features=2, hidden=3, activation=layers.tanh),
+    ),
+    on_graph(
+        "InteractionNetwork",
+        partial(InteractionNetwork.init, 4, 3, edge_features=2, activation=layers.tanh),
+    ),
+    on_graph("GraphTransformer", partial(GraphTransformer.init, 4, n_heads=2, hidden=3)),
+    on_graph("VirtualNode", partial(VirtualNode.init, 4, activation=layers.tanh)),
+    on_graph("GraphResidual", gcn_residual),
+    on_graph("JumpingKnowledge", jumping),
+    on_graph(
+        "DropEdge",
+        lambda key: Chain(DropEdge(0.4), GCN.init(4, 3, key=key)),
+        draws=True,
+    ),
+    on_graph("PairNorm", lambda key: PairNorm(), wrong=False),
+    on_graph("GraphNorm", lambda key: GraphNorm.init(4)),
+    on_graph("Nodewise", lambda key: Nodewise(Linear.init(4, 3, key=key))),
+    on_graph("Readout", lambda key: Readout(("mean", "max")), wrong=False),
+    on_graph("AttentionReadout", partial(AttentionReadout.init, 4, 3)),
+    on_graph("GNN", partial(GNN.init, 4, 3, 2, layer="gat", activation=layers.tanh)),
+    on_graph(
+        "GNN readout",
+        partial(
+            GNN.init,
+            4,
+            3,
+            2,
+            depth=2,
+            layer="sage",
+            activation=layers.tanh,
+            dropout=0.5,
+            norm="graph",
+            residual=True,
+            jumping="concat",
+            readout="sum",
+        ),
+        draws=True,
+    ),
+    ModelRow("of_features", features_of_gnn, (5, 4), (5, 3)),
+]
 
 
 class Read(eqx.Module):
@@ -457,6 +609,7 @@ MODELS = [
     ),
     ModelRow("SinusoidalPositions", lambda key: SinusoidalPositions(), (3, 4)),
     ModelRow("LearnedPositions", partial(LearnedPositions.init, 4, 3), (3, 3), (3, 2)),
+    *GRAPH_ROWS,
     ModelRow("Linearised", linearised, (3,), (4,)),
     ModelRow("MLP", partial(MLP.init, 4, 6, 5, 2), (2, 2), (3,)),
     ModelRow(
@@ -607,6 +760,99 @@ MODELS = [
         (4,),
     ),
 ]
+
+NARROW = PointNetWidths((2, 3), (3, 4), (3,), (4,), (2, 3), (3,))
+LEVELS = (AbstractionLevel(3, 2.0, 2, (3,)),)
+
+
+def pointnet(*, key, dropout: float = 0.0, **options) -> PointNet:
+    return PointNet.init(2, widths=NARROW, dropout=dropout, key=key, **options)
+
+
+def pointnet2(*, key) -> PointNet2:
+    return PointNet2.init(
+        2, levels=LEVELS, whole_widths=(4,), head_widths=(3,), dropout=0.0, key=key
+    )
+
+
+def deep_sets(*, key, **options) -> DeepSets:
+    return DeepSets.init(3, 2, latent=4, hidden=(4,), activation=layers.tanh, key=key, **options)
+
+
+SETS = [  # of five elements
+    ModelRow("SharedMLP", partial(SharedMLP.init, 3, 4, 2), (5, 3), (5, 2)),
+    ModelRow(
+        "SharedMLP LayerNorm",
+        partial(SharedMLP.init, 3, 4, 4, normalise=LayerNorm.init, activate_last=False),
+        (5, 3),
+        (5, 2),
+    ),
+    ModelRow(
+        "SharedMLP BatchNorm",
+        partial(SharedMLP.init, 3, 4, 2, normalise=BatchNorm.init, activation=layers.tanh),
+        (5, 3),
+        (5, 2),
+        batch=True,
+    ),
+    ModelRow("SetAttentionBlock", partial(SetAttentionBlock.init, 4, 2), (5, 4), (5, 3)),
+    ModelRow(
+        "InducedSetAttentionBlock",
+        partial(InducedSetAttentionBlock.init, 4, 2, n_inducing=3),
+        (5, 4),
+        (5, 3),
+    ),
+    ModelRow(
+        "PoolingMultiheadAttention",
+        partial(PoolingMultiheadAttention.init, 4, 2, n_seeds=2, normalise=None),
+        (5, 4),
+        (5, 3),
+    ),
+    ModelRow("TNet", partial(TNet.init, 3, widths=(3, 4), head_widths=(3,)), (5, 3), (5, 2)),
+    ModelRow(
+        "SetAbstraction",
+        partial(SetAbstraction.init, 4, 3, n_centres=3, radius=2.0, k=2),
+        (5, 4),
+        (5, 3),
+    ),
+    ModelRow("DeepSets", deep_sets, (5, 3), (5, 2)),
+    ModelRow("DeepSets max, mean", partial(deep_sets, aggregation=("max", "mean")), (5, 3)),
+    ModelRow("DeepSets logsumexp", partial(deep_sets, aggregation="logsumexp"), (5, 3)),
+    ModelRow("DeepSets dropout", partial(deep_sets, dropout=0.5), (5, 3), draws=True),
+    ModelRow(
+        "EquivariantDeepSets",
+        partial(EquivariantDeepSets.init, 3, 2, latent=4, hidden=(4,), activation=layers.tanh),
+        (5, 3),
+        (5, 2),
+    ),
+    ModelRow(
+        "SetTransformer",
+        partial(SetTransformer.init, 3, 2, width=4, heads=2, n_inducing=3, depth=1),
+        (5, 3),
+        (5, 2),
+    ),
+    ModelRow(
+        "SetTransformer seeds",
+        partial(SetTransformer.init, 3, 2, width=4, heads=2, n_inducing=None, depth=1, n_seeds=2),
+        (5, 3),
+        (5, 2),
+    ),
+    ModelRow("PointNet", pointnet, (5, 3), (5, 2)),
+    ModelRow("PointNet dropout", partial(pointnet, dropout=0.5), (5, 3), draws=True),
+    ModelRow(
+        "PointNet BatchNorm",
+        partial(pointnet, input_transform=False, normalise=BatchNorm.init),
+        (5, 3),
+        batch=True,
+    ),
+    ModelRow(
+        "PointNetSegmentation",
+        partial(PointNetSegmentation.init, 2, widths=NARROW),
+        (5, 3),
+        (5, 2),
+    ),
+    ModelRow("PointNet2", pointnet2, (5, 3), (5, 2)),
+]
+MODELS += SETS
 
 STEPS = [  # what they put out is a step, so that their derivatives are 0
     ModelRow("McCullochPitts", partial(McCullochPitts.init, 3, 4), (3,), (5,)),

@@ -1,5 +1,6 @@
 r"""Stacks of graph layers: `GraphResidual`, and `JumpingKnowledge` (Xu et al., ICML 2018)."""
 
+from functools import reduce
 from typing import Any, Literal
 
 import equinox as eqx
@@ -91,4 +92,4 @@ class JumpingKnowledge(eqx.Module):
                 "JumpingKnowledge: for the maximum all layers must have the same number of "
                 f"features; got {[x.shape[1] for x in outputs]}."
             )
-        return graph.with_nodes(jnp.stack(outputs).max(axis=0))
+        return graph.with_nodes(reduce(jnp.maximum, outputs))
