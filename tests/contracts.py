@@ -56,6 +56,7 @@ from thetax.layers import (
     BatchNorm,
     Bidirectional,
     Chain,
+    ChebyshevFilter,
     Concat,
     Convolution,
     DeepTransition,
@@ -88,6 +89,7 @@ from thetax.layers import (
     Nodewise,
     PairNorm,
     Pointwise,
+    PolynomialFilter,
     PoolingMultiheadAttention,
     Readout,
     Recurrent,
@@ -101,6 +103,7 @@ from thetax.layers import (
     SharedMLP,
     SinusoidalPositions,
     SparseLinear,
+    SpectralFilter,
     Stacked,
     StackedCells,
     TNet,
@@ -298,6 +301,17 @@ def features_of_gnn(*, key) -> Any:
 
 GRAPH_ROWS = [
     on_graph("GCN", partial(GCN.init, 4, 3)),
+    on_graph("PolynomialFilter", partial(PolynomialFilter.init, 4, 3, order=2)),
+    on_graph(
+        "PolynomialFilter combinatorial",
+        partial(PolynomialFilter.init, 4, 4, order=2, kind="combinatorial"),
+    ),
+    on_graph("ChebyshevFilter", partial(ChebyshevFilter.init, 4, 3, order=3)),
+    on_graph(
+        "ChebyshevFilter random walk",
+        partial(ChebyshevFilter.init, 4, 4, order=2, kind="random walk", bias=False),
+    ),
+    on_graph("SpectralFilter", partial(SpectralFilter.init, 4, 3, knots=3)),
     on_graph("GraphSAGE", partial(GraphSAGE.init, 4, 3, normalise=True)),
     on_graph("GraphSAGE max", partial(GraphSAGE.init, 4, 3, aggregation="max", pool=True)),
     on_graph("GIN", partial(GIN.init, 4, 3, activation=layers.tanh)),
