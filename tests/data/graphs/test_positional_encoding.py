@@ -11,7 +11,7 @@ from thetax.data import (
     Graph,
     append_features,
     batch_graphs,
-    flip_signs,
+    flip_eigenvector_signs,
     graph_fourier,
     laplacian_encoding,
     permute_nodes,
@@ -74,7 +74,9 @@ def test_lanczos_gives_the_same(monkeypatch):
 def test_signs_are_drawn_for_each_graph_and_column():
     batch = batch_graphs([of(nx.path_graph(5))] * 40, n_nodes=210)
     batch = append_features(batch, laplacian_encoding(batch, 2))
-    flipped = jax.jit(lambda graph, key: flip_signs(graph, k=2, key=key))(batch, jr.key(0))
+    flipped = jax.jit(lambda graph, key: flip_eigenvector_signs(graph, k=2, key=key))(
+        batch, jr.key(0)
+    )
     np.testing.assert_array_equal(flipped.nodes[:, 0], batch.nodes[:, 0])
     signs = np.asarray(flipped.nodes[:200, 1:] / batch.nodes[:200, 1:]).reshape(40, 5, 2)
     signs = np.where(np.isnan(signs), signs[:, :1], signs)  # an entry of 0 has no sign
@@ -92,4 +94,4 @@ def test_bad_input():
     with pytest.raises(ValueError, match="expected a row of features for each of the 34 nodes"):
         append_features(KARATE, jnp.ones((3, 2)))
     with pytest.raises(ValueError, match="at least k=2 features"):
-        flip_signs(KARATE, k=2, key=jr.key(0))
+        flip_eigenvector_signs(KARATE, k=2, key=jr.key(0))

@@ -2,9 +2,9 @@ r"""Positional encodings of nodes: features that say where in the graph a node i
 
 Without them nodes with the same neighbourhood tree look the same to message passing. Laplacian
 encodings (Dwivedi & Bresson 2021) are eigenvectors of the normalised Laplacian; their signs are
-arbitrary, so `flip_signs` draws them anew for each step of training. Random-walk encodings
-(Dwivedi et al. 2022) are return probabilities and need no such choice, and they do not depend on
-the numbers of the nodes.
+arbitrary, so `flip_eigenvector_signs` draws them anew for each step of training. Random-walk
+encodings (Dwivedi et al. 2022) are return probabilities and need no such choice, and they do not
+depend on the numbers of the nodes.
 """
 
 from typing import Any
@@ -86,22 +86,22 @@ def append_features(graph: Graph, features: Any) -> Graph:
     )
 
 
-def flip_signs(graph: Graph, *, k: int, key: PRNGKeyArray) -> Graph:
+def flip_eigenvector_signs(graph: Graph, *, k: int, key: PRNGKeyArray) -> Graph:
     """The graph with a random sign for each of its last `k` features, the same at all nodes of a
     graph: augmentation for Laplacian encodings.
 
-    `train.with_augmentation(objective, partial(flip_signs, k=k))` draws the signs anew for each
-    step and example.
+    `train.with_augmentation(objective, partial(flip_eigenvector_signs, k=k))` draws the signs anew
+    for each step and example.
 
     >>> graph = append_features(Graph.from_edges([(0, 1)]), [[2.0], [3.0]])
-    >>> flip_signs(graph, k=1, key=jr.key(2)).nodes.tolist()
+    >>> flip_eigenvector_signs(graph, k=1, key=jr.key(2)).nodes.tolist()
     [[1.0, -2.0], [1.0, -3.0]]
     """
-    expect_count("flip_signs", k=k)
+    expect_count("flip_eigenvector_signs", k=k)
     if graph.nodes.ndim != 2 or graph.nodes.shape[1] < k:
         raise ValueError(
-            f"flip_signs: expected at least k={k} features for each node, got nodes of shape "
-            f"{graph.nodes.shape}."
+            f"flip_eigenvector_signs: expected at least k={k} features for each node, got nodes of "
+            f"shape {graph.nodes.shape}."
         )
     count = 1 if graph.n_graphs is None else graph.n_graphs
     signs = jr.rademacher(key, (count + 1, k), graph.nodes.dtype)[graph.graph_ids]
