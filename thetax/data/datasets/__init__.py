@@ -9,6 +9,13 @@ from .corpora import load_brown as load_brown
 from .corpora import load_verses as load_verses
 from .dataset import Data as Data
 from .dataset import Dataset as Dataset
+from .labelled_graphs import LabelledGraphs as LabelledGraphs
+from .labelled_graphs import LabelledNodes as LabelledNodes
+from .labelled_graphs import load_graph as load_graph
+from .labelled_graphs import load_graphs as load_graphs
+from .meshes import Meshes as Meshes
+from .meshes import load_meshes as load_meshes
+from .meshes import mesh_clouds as mesh_clouds
 from .photographs import read_image as read_image
 from .sequences import LISTOPS as LISTOPS
 from .sequences import adding_problem as adding_problem

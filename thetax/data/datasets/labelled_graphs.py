@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int
@@ -90,14 +89,14 @@ def load_graphs(name: str, *, folder: str | Path | None = None) -> LabelledGraph
         senders, receivers = (arrays["pairs"][own] - start).T
         order = np.lexsort((senders, receivers))
         graph = Graph(
-            nodes[start : start + size],
-            senders[order].astype(np.int32),
-            receivers[order].astype(np.int32),
-            edges[own[order]],
+            jnp.asarray(nodes[start : start + size]),
+            jnp.asarray(senders[order], jnp.int32),
+            jnp.asarray(receivers[order], jnp.int32),
+            jnp.asarray(edges[own[order]]),
             None,
-            np.zeros(size, np.int32),
+            jnp.zeros(size, jnp.int32),
         )
-        graphs.append(jax.tree.map(jnp.asarray, graph))
+        graphs.append(graph)
     return LabelledGraphs(graphs, arrays["labels"], dataset.classes)
 
 

@@ -22,15 +22,38 @@ from ..io.sources import Form, Source, in_folder
 from .books import gutenberg
 from .brown import brown
 from .dataset import Data, Dataset, fingerprint
+from .graphs import (
+    citeseer,
+    cora,
+    cuneiform,
+    davis,
+    florentine,
+    karate,
+    les_miserables,
+    mutag,
+    pubmed,
+)
 from .images import cifar_10, digits, fashion_mnist, mnist
 from .parallel_bible import verses
 from .photographs import isl_photographs
+from .point_clouds import cad, ycb
 from .pretrained import minilm, resnet_50, smollm2
 from .reviews import imdb
 from .tables import auto, default, nyse, spambase
 
 _DATASETS = (digits, mnist, fashion_mnist, cifar_10, default, nyse, auto, spambase, imdb, gutenberg)
-_OTHERS = (verses, brown, isl_photographs, resnet_50, minilm, smollm2)  # not labelled examples
+_OTHERS = (
+    verses,
+    brown,
+    isl_photographs,
+    ycb,
+    cad,
+    resnet_50,
+    minilm,
+    smollm2,
+)  # not labelled examples
+_GRAPHS = (cora, citeseer, pubmed, karate, les_miserables, florentine, davis)
+_GRAPH_SETS = (mutag, cuneiform)
 _MAX_LISTED = 30  # files listed in an error message
 
 
@@ -39,12 +62,13 @@ class DatasetUnavailable(OSError):
 
 
 def datasets() -> list[Dataset]:
-    """All available datasets, including those of `load_arrays` and `fetch_model`.
+    """All available datasets, including those of `load_graph`, `load_graphs`, `load_arrays` and
+    `fetch_model`.
 
     >>> [dataset.name for dataset in datasets()][:3]
     ['digits', 'mnist', 'fashion-mnist']
     """
-    return [*_DATASETS, *_OTHERS]
+    return [*_DATASETS, *_OTHERS, *_GRAPHS, *_GRAPH_SETS]
 
 
 def load(name: str, *, folder: str | Path | None = None) -> Data:
@@ -57,9 +81,10 @@ def load(name: str, *, folder: str | Path | None = None) -> Data:
     ((1797, 8, 8), dtype('float32'), dtype('int32'), 1.0)
     """
     dataset = _find(name)
-    if dataset in _OTHERS:
-        call = "fetch_model" if dataset.files else "load_arrays"
-        raise ValueError(f"load: name={name!r} is not a labelled dataset. Use {call}({name!r}).")
+    if dataset not in _DATASETS:
+        raise ValueError(
+            f"load: name={name!r} is not a labelled dataset. Use {_loader(dataset)}({name!r})."
+        )
     return dataset.data(_load(dataset, folder))
 
 
@@ -129,6 +154,23 @@ def _find(name: str) -> Dataset:
         f"name={name!r} is not a dataset; {suggest(name, known, n=2)}choose from "
         f"{', '.join(known)}."
     )
+
+
+def _loader(dataset: Dataset) -> str:
+    """The name of the function that loads a dataset."""
+    if dataset in _GRAPHS:
+        return "load_graph"
+    if dataset in _GRAPH_SETS:
+        return "load_graphs"
+    return "fetch_model" if dataset.files else "load_arrays" if dataset in _OTHERS else "load"
+
+
+def find_graph_dataset(name: str, call: str) -> Dataset:
+    """The dataset of this name; raises `ValueError` if `call` is not what loads it."""
+    dataset = _find(name)
+    if _loader(dataset) != call:
+        raise ValueError(f"{call}: name={name!r} is another kind of data. Use {_loader(dataset)}.")
+    return dataset
 
 
 def _check_folder(folder: str | Path | None) -> Path | None:
@@ -241,7 +283,7 @@ def _candidates(dataset: Dataset, folder: Path | None, failures: list[str]) -> I
 
 
 def _failure_message(dataset: Dataset, failures: list[str]) -> str:
-    call = "fetch_model" if dataset.files else "load_arrays" if dataset in _OTHERS else "load"
+    call = _loader(dataset)
     reasons = "\n".join(f"  - {failure}" for failure in failures)
     choices = "\n".join(f"  - {_file_list(form.files)}" for form in dataset.forms)
     return (
