@@ -1,0 +1,85 @@
+"""The outputs of the graph layers of a model, in the order of computation."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from ...core import apply
+from ...data.graphs import Graph
+from ...layers import JumpingKnowledge, Nodewise, tap
+from ..modules import module_names
+
+
+def is_graph_layer(node: Any) -> bool:
+    """Whether a module maps a graph to a graph, by the annotation of its `__call__`; a `Nodewise`
+    layer and a `JumpingKnowledge` stack do not count.
+
+    >>> import jax.random as jr
+    >>> from thetax.layers import GCN, Linear
+    >>> (
+    ...     is_graph_layer(GCN.init(3, 2, key=jr.key(0))),
+    ...     is_graph_layer(Linear.init(3, 2, key=jr.key(0))),
+    ... )
+    (True, False)
+    """
+    if not isinstance(node, eqx.Module) or isinstance(node, Nodewise | JumpingKnowledge):
+        return False
+    return callable(node) and inspect.signature(node).return_annotation is Graph
+
+
+def record_layers(
+    name: str,
+    model: Any,
+    graph: Graph,
+    record: Callable[[Any, Graph, Graph], Any],
+    *,
+    select: Callable[[Any], bool] = is_graph_layer,
+    what: str = "graph layer",
+) -> tuple[tuple[str, ...], list[Any]]:
+    """The names of the selected layers and `record(layer, input, output)` of each, from one
+    compiled call of the model.
+    """
+    check_single_graph(name, graph)
+    names = module_names(model)
+    paths: list[str] = []
+
+    def forward(model, graph):
+        records = []
+        paths.clear()
+
+        def visit(path, layer, call, x):
+            y = call(x)
+            kept = record(layer, x, y)
+            if kept is not None:
+                paths.append(path)
+                records.append(kept)
+            return y
+
+        apply(tap(model, select=select, visit=visit), graph)
+        return records
+
+    records = jax.jit(forward)(model, graph)
+    if not records:
+        raise ValueError(
+            f"{name}: found no {what} in {type(model).__name__}. Give a model such as "
+            "thetax.models.GNN, whose layers map a Graph to a Graph."
+        )
+    return tuple(names.get(path, path) for path in paths), records
+
+
+def check_single_graph(name: str, graph: Any) -> None:
+    """Raises `ValueError` unless `graph` is one graph, without padding and not a batch."""
+    if not isinstance(graph, Graph) or graph.senders.ndim != 1:
+        raise ValueError(
+            f"{name}: expected one thetax.data.Graph, got {type(graph).__name__}; of stacked "
+            "graphs take one: jax.tree.map(lambda a: a[0], graphs)."
+        )
+    if graph.n_graphs is not None or not bool(np.asarray(graph.node_mask).all()):
+        raise ValueError(
+            f"{name}: expected one graph without padding, got a batch or a padded graph. Give the "
+            "graphs one by one, as they were before batch_graphs, stack_graphs or pad_graph."
+        )
