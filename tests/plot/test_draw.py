@@ -267,6 +267,45 @@ RESULTS = {
         ("cat", "a very long name"),
         (0.9, 0.4),
     ),
+    "graph smoothness": explain.graphs.FeatureSmoothness(
+        ("input", *(f"GCN {i}" for i in range(30))),
+        np.geomspace(1, 1e-4, 31),
+        np.linspace(-0.1, 1, 31),
+    ),
+    "flat graph smoothness": explain.graphs.FeatureSmoothness(
+        ("input", "a layer of a long name 1"), np.zeros(2), np.ones(2)
+    ),
+    "node influence": explain.graphs.NodeInfluence(
+        np.array([[1.0, 0.1, 0.0, 0.0]]), np.array([[0, 1, 2, -1]]), np.zeros(1, int)
+    ),
+    "graph separation": explain.graphs.GraphSeparation(
+        np.array([[0, 0, 1], [0, 0, 1], [1, 1, 0.0]]),
+        np.array([[0, 0, 0], [0, 0, 1], [0, 1, 0]], bool),
+        "1-WL",
+        ("a", "b", "a graph of a long name"),
+    ),
+    "separation of many graphs": explain.graphs.GraphSeparation(
+        np.zeros((50, 50)), ~np.eye(50, dtype=bool), "2-FWL", tuple("abcde" * 10)
+    ),
+    "edge attention": explain.graphs.EdgeAttentionMaps(
+        ("GAT 1", "GATv2 1"),
+        (np.ones((4, 2)) / 2, np.array([[1.0], [0.5], [0.5], [1.0]])),
+        (np.ones((3, 2)) / 2, np.zeros((3, 1))),
+        np.array([1, 0, 2, 1]),
+        np.array([0, 1, 1, 2]),
+    ),
+    "graph attribution": explain.graphs.GraphAttribution(
+        *np.linspace(-1, 1, 6).reshape(2, 3),
+        *np.linspace(-1, 1, 8).reshape(2, 4),
+        np.array([1, 0, 2, 1]),
+        np.array([0, 1, 1, 2]),
+        1,
+        2,
+        0.25,
+    ),
+    "attribution without edges": explain.graphs.GraphAttribution(
+        *np.zeros((2, 400)), *np.zeros((2, 0)), *np.zeros((2, 0), int), 0, None, 0.0
+    ),
     **depth(3),
     **{f"deep {name}": result for name, result in depth(90).items()},
 }
