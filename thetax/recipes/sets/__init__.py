@@ -1,0 +1,1 @@
+"""Recipes for sets and point clouds."""
