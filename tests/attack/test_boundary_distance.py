@@ -1,5 +1,7 @@
 """Boundary distances against closed forms, and the least robust examples."""
 
+import sys
+
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -14,6 +16,7 @@ from thetax.attack import (
     least_robust,
 )
 from thetax.attack.boundary_distance import _radius_of_all_inputs, _with_predictions
+from thetax.attack.perturb import Perturbed
 from thetax.core import predict
 from thetax.layers import Chain, Linear
 from thetax.models import MLP
@@ -87,6 +90,24 @@ def test_predictions_of_two_inputs():
     assert found.predictions.tolist() == p.argmax(axis=2).tolist()
     np.testing.assert_allclose(found.confidences, p.max(axis=2), rtol=1e-5)
     assert found.distances.tolist() == [0.0, 1.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize("norm", [L2, Linf])
+def test_the_ascents_walk_two_and_a_half_radii(monkeypatch, norm):
+    """The radius is the largest distance that DeepFool found, here 11."""
+    attacks = []
+
+    def recorded(model, data, attack, *, batch_size):
+        attacks.append(attack)
+        return Perturbed(data[0], np.ones(12, bool), np.arange(12.0))
+
+    monkeypatch.setattr(sys.modules["thetax.attack.boundary_distance"], "perturb", recorded)
+    boundary_distance(line, (xs, ys), norm, steps=5)
+    pgd = attacks[1].attack
+    assert isinstance(pgd.ball, norm)
+    assert float(pgd.ball.radius) == 11
+    assert pgd.steps == 5
+    assert pgd.steps * float(pgd.step_size) == pytest.approx(2.5 * 11)
 
 
 def test_a_ball_that_holds_all_valid_inputs():

@@ -18,7 +18,7 @@ from thetax.attack import (
     targeted,
     untargeted,
 )
-from thetax.attack.robustness import MASKED
+from thetax.attack.robustness import MASKED, _radius_of_everything, _value_range
 from thetax.layers import BatchNorm, Chain, Linear
 from thetax.models import MLP
 from thetax.threat import L0, L1, L2, Linf
@@ -104,6 +104,16 @@ class Rounded(eqx.Module):
 
     def __call__(self, x):
         return self.model(jnp.round(x * 40) / 40)
+
+
+def test_the_range_and_the_radius_of_all_inputs():
+    """From -1 to 3 the range is four long, and goes four further on either side."""
+    points = jnp.array([[-1.0, 0.0, 2.0], [3.0, 0.5, 1.0]])
+    np.testing.assert_allclose(_value_range(points), (-5, 7), atol=2e-6)
+    radii = [_radius_of_everything(ball, points, None) for ball in (Linf(1), L2(1), L1(1), L0(1))]
+    np.testing.assert_allclose(radii, [40, 40 * np.sqrt(3), 120, 3])
+    radii = [_radius_of_everything(ball, points, (-1.0, 1.0)) for ball in (Linf(1), L2(1), L1(1))]
+    np.testing.assert_allclose(radii, [2, 2 * np.sqrt(3), 6])
 
 
 def test_masked_gradients_are_reported(line, examples):

@@ -147,6 +147,18 @@ def test_any_shape_and_vmap():
     np.testing.assert_allclose(together, alone, atol=1e-12)
 
 
+def test_rounding_of_large_logits_is_not_taken_for_a_bend():
+    """Float32 rounds logits of 10^7 by about 1; the logit of another class is 0."""
+    W = jnp.asarray(1e7 * normal(0, 3, D), jnp.float32).at[1].set(0)
+    model = Linear(W, jnp.zeros(3, jnp.float32))
+    x = jnp.asarray(normal(1, D), jnp.float32)
+    z, W = np.asarray(model(x)), np.asarray(W)
+    y = int(z.argmax())
+    slopes = np.linalg.norm(W[y] - W, axis=1)
+    exact = [np.inf if j == y else (z[y] - z[j]) / slopes[j] for j in range(3)]
+    np.testing.assert_allclose(affine_distance(model, x, jnp.array(y), L2), exact, rtol=1e-5)
+
+
 def test_bad_input(unchecked):
     model, x, y = problem(0)
     with pytest.raises(ValueError, match="AffineAttack: norm must be L1, L2 or Linf; got L0"):

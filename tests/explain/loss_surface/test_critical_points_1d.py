@@ -53,6 +53,13 @@ def test_roots_of_a_polynomial(seed, degree):
             [-0.5, 0.0, 0.5],
         ),
         (lambda t: 2 * t, [], []),
+        # at no point of the grid
+        (
+            lambda t: t**3 / 3 - 0.1234 * t,
+            ["maximum", "local minimum"],
+            [-np.sqrt(0.1234), np.sqrt(0.1234)],
+        ),
+        (lambda t: (t - 0.1234) ** 3, ["inflection"], [0.1234]),
     ],
 )
 def test_inflections_plateaus_and_ties(h, kinds, places):

@@ -36,6 +36,9 @@ def test_bins_agree_with_a_loop():
             assert found.accuracy[b] == pytest.approx(a)
             error += len(inside) / 500 * abs(a - c)
     assert found.error == pytest.approx(error)
+    labels = np.asarray(ys)
+    misses = [(p[i, j] - (j == labels[i])) ** 2 for i in range(500) for j in range(4)]
+    assert found.brier == pytest.approx(sum(misses) / 500)
     assert found.nll == pytest.approx(log_loss(ys, p.astype(np.float32), labels=range(4)), rel=1e-5)
 
 

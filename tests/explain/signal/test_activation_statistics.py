@@ -158,7 +158,10 @@ def test_weights_by_layer():
         if module_names(net)[o] == "Linear 1"
     ]
     one = found.layers.index("Linear 1")
-    assert found.std[one] == pytest.approx(np.concatenate(held).std(), rel=1e-5)
+    held = np.concatenate(held)
+    assert found.mean[one] == pytest.approx(sum(held) / len(held), rel=1e-4)
+    assert found.std[one] == pytest.approx(held.std(), rel=1e-5)
+    assert found.max_abs[one] == pytest.approx(max(held.max(), -held.min()))
     assert np.allclose((found.density * np.diff(found.edges, axis=1)).sum(axis=1), 1)
 
 

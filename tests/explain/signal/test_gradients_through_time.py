@@ -85,7 +85,6 @@ def test_product_below_the_smallest_float_is_computed():
     assert found.norms[0, -1] == pytest.approx(1e-90, rel=1e-3)
 
 
-@pytest.mark.slow
 def test_dead_unit_has_zero_norms():
     cell = Elman(-jnp.eye(2), jnp.ones((2, 1)), -jnp.ones(2), jax.nn.relu)
     assert explain.gradients_through_time(cell, jnp.zeros((1, 3, 1))).norms.tolist() == [[0, 0, 0]]

@@ -6,7 +6,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from thetax.layers import AdditiveAttention
+from thetax.layers import AdditiveAttention, Initialiser
 from thetax.layers.attention.dot_product import masked_softmax
 
 LAYER = AdditiveAttention.init(2, 3, 4, key=jr.key(0))
@@ -20,6 +20,15 @@ def test_formula():
     a = np.exp(scores) / np.exp(scores).sum()
     np.testing.assert_allclose(LAYER.weights(Z, MEMORY), a, atol=1e-6)
     np.testing.assert_allclose(LAYER(Z, MEMORY), a @ np.asarray(MEMORY), atol=1e-6)
+
+
+def test_each_part_is_drawn_as_a_map_of_its_shape():
+    """v is a map to one number: an initialiser that counts outputs sees one."""
+    outputs = Initialiser(lambda key, shape: jnp.full(shape, float(shape[0])))
+    layer = AdditiveAttention.init(2, 3, 4, initialiser=outputs, key=jr.key(0))
+    assert layer.W.tolist() == np.full((4, 2), 4.0).tolist()
+    assert layer.M.tolist() == np.full((4, 3), 4.0).tolist()
+    assert layer.v.tolist() == [1.0, 1.0, 1.0, 1.0]
 
 
 def test_order_of_the_memory_is_irrelevant():

@@ -1,6 +1,7 @@
 """GPT: causal to the last bit, and writing with what is kept is reading all anew."""
 
 from functools import partial
+from types import SimpleNamespace
 
 import equinox as eqx
 import jax
@@ -11,8 +12,10 @@ import pytest
 from contracts import close, same_bits
 
 from thetax.core import predict
-from thetax.layers import Linear
+from thetax.layers import FULL, Linear
 from thetax.models import GPT, beam_search, greedy, sample
+from thetax.models.transformers.gpt import Decoder
+from thetax.models.transformers.transformer import KVCache
 
 V = 5
 MODELS = {
@@ -196,6 +199,16 @@ def test_sizes_of_gpt_2():
     """124 million parameters, as published."""
     model = jax.eval_shape(lambda: GPT.init(50257, key=jr.key(0)))
     assert sum(leaf.size for leaf in jax.tree.leaves(model)) == 124_439_808
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_without_room_the_logits_of_a_compiled_step_are_nan():
+    """Three tokens have room: the fourth, read after three, has none."""
+    model = SimpleNamespace(_extend=lambda tokens, past: (jnp.ones((1, 2)), past), unembed=jnp.copy)
+    cell = Decoder(model, max_length=3)
+    count = lambda n: KVCache(None, n, None, FULL)
+    logits = jax.vmap(lambda n: cell(count(n), jnp.array(0))[1])(jnp.arange(5))
+    assert np.isnan(logits).tolist() == [[n >= 3] * 2 for n in range(5)]
 
 
 @pytest.mark.slow

@@ -12,7 +12,16 @@ import numpy as np
 import pytest
 from contracts import close, filled, normal, same_bits
 
-from thetax.layers import CAUSAL, FULL, ALiBi, GatedFeedForward, Mask, RMSNorm, Rotary
+from thetax.layers import (
+    CAUSAL,
+    FULL,
+    ALiBi,
+    GatedFeedForward,
+    KeysValues,
+    Mask,
+    RMSNorm,
+    Rotary,
+)
 from thetax.models import TransformerBlock, Trunk
 
 x64 = pytest.mark.usefixtures("x64", "strict")
@@ -149,6 +158,20 @@ KINDS = {
     "ALiBi": {"position_encoding": ALiBi()},
     "norms after": {"norms": "after"},
 }
+
+
+def test_a_block_goes_on_from_its_cache():
+    """Two tokens and then two more are as four at once; the rest of the cache is left as it is."""
+    block = filled(small, 0)
+    x = normal(1, 4, 4)
+    past = KeysValues(jnp.full((5, 2, 2), 7.0), jnp.full((5, 2, 2), 7.0))
+    extend = jax.jit(partial(TransformerBlock.extend, memory=None, memory_mask=FULL))
+    first, past = extend(block, x[:2], past, jnp.array(0))
+    last, past = extend(block, x[2:], past, jnp.array(2))
+    whole = jax.jit(lambda block, x: block(x, mask=CAUSAL))(block, x)
+    np.testing.assert_allclose(jnp.concatenate([first, last]), whole, rtol=1e-4, atol=1e-4)
+    assert (past.keys[4] == 7).all()
+    assert (past.values[4] == 7).all()
 
 
 @pytest.mark.slow

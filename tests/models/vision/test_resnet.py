@@ -25,6 +25,9 @@ def test_parameters_and_depth_are_the_published_ones(depth, parameters):
     bent = [block.layers[0].inner for stage in net.stages for block in stage.layers]
     weighted = sum(isinstance(layer, Convolution) for chain in bent for layer in chain.layers)
     assert 1 + weighted + isinstance(net.head, Linear) == depth
+    for chain in bent:  # the ReLU after the last norm follows the sum with the skip
+        kinds = "".join(type(layer).__name__[0] for layer in chain.layers)
+        assert kinds == ("CBPCB" if depth < 50 else "CBPCBPCB")
 
 
 @pytest.mark.slow

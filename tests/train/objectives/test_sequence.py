@@ -49,6 +49,17 @@ def test_mistakes():
     ) == pytest.approx(1 / 3)
 
 
+def test_mistakes_by_hand():
+    """The model predicts its input: wrong at a target 0 and at a target 1, and where there is
+    none.
+    """
+    repeats = lambda tokens: jnp.eye(3)[tokens]
+    xs = jnp.array([[1, 2], [1, 2], [0, 0]])
+    ys = jnp.array([[0, 2], [1, -1], [0, 1]])
+    assert float(sequence_error_rate(repeats, (xs, ys))) == pytest.approx(2 / 3)
+    assert float(token_error_rate(repeats, (xs, ys))) == pytest.approx(2 / 5)
+
+
 @pytest.mark.slow
 def test_no_target_at_all():
     value, slope = jax.value_and_grad(token_cross_entropy)(MODEL, (XS, jnp.full_like(YS, -1)))
