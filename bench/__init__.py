@@ -18,5 +18,6 @@ SUBJECTS = (
     "gp",
     "infinite",
     "ntk",
+    "graph",
     "attack",
 )

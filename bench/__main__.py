@@ -26,7 +26,7 @@ def main(*names: str, json: Path | None = None, pairs: int | None = None) -> int
     ----------
     names
         Subjects: mlp, start, resume, claims, restarts, tune, recurrent, conv, encoder, language,
-        gp, infinite, ntk, attack.
+        gp, infinite, ntk, graph, attack.
     json
         File to write the machine and the results to.
     pairs

@@ -1,5 +1,6 @@
 """Runs claims in parallel processes; a failure of one never hides the result of another."""
 
+import gc
 import os
 import signal
 import threading
@@ -12,6 +13,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import signature
+from itertools import count
 from multiprocessing import active_children, get_context, parent_process
 from typing import Any
 from zlib import crc32
@@ -30,7 +32,10 @@ from .uses import unused
 
 PRINTED = "printed form, must fail: "  # The prefix of the checks of a printed form.
 PARENT_WATCH = "thetax parent watch"  # a thread of each worker
+CLAIMS_PER_CLEANUP = 20  # a worker forgets its compiled programs, which take memory
 PARAMETERS = ("key", "rng", "scale")  # what a claim's function may take
+
+_claims_run = count(1)  # in this process
 
 
 @dataclass(frozen=True)
@@ -259,4 +264,7 @@ def _exit_with_parent() -> None:
 
 def _work(claim: Claim, seed: int, scale: Scale) -> tuple[Verdict | None, str, float, str]:
     finding = run_claim(claim, seed=seed, scale=scale)
+    if next(_claims_run) % CLAIMS_PER_CLEANUP == 0:
+        jax.clear_caches()
+        gc.collect()
     return finding.verdict, finding.error, finding.seconds, finding.missing
