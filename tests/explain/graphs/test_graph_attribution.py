@@ -87,6 +87,17 @@ def test_nothing_that_does_not_reach_the_node_contributes():
     assert result.node_gradient[2] != 0
 
 
+def test_only_the_largest_are_occluded_if_there_are_many():
+    whole = graph_attribution(net("gcn"), GRAPH, node=2)
+    part = graph_attribution(net("gcn"), GRAPH, node=2, max_occluded=3)
+    largest = np.sort(np.argsort(-np.abs(whole.node_gradient))[:3])
+    np.testing.assert_array_equal(np.flatnonzero(~np.isnan(part.node_occlusion)), largest)
+    np.testing.assert_allclose(
+        part.node_occlusion[largest], whole.node_occlusion[largest], atol=1e-6
+    )
+    assert (~np.isnan(part.edge_occlusion)).sum() == 3
+
+
 def test_reversed_edges():
     for pairs in (PAIRS, [*PAIRS, (0, 1), (1, 0), (5, 5)]):
         graph = Graph.from_edges(pairs)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from thetax.data import Graph, append_features, random_walk_encoding
+from thetax.data.graphs import stack_graphs
 from thetax.explain import graph_separation
 from thetax.models import GNN
 
@@ -59,11 +60,16 @@ def test_distances_are_those_of_the_outputs():
     result = graph_separation(model, GRAPHS, names=["C6", "2 C3", "P6"])
     np.testing.assert_allclose(result.distance, expected, atol=1e-6)
     assert result.names == ("C6", "2 C3", "P6")
+    stacked = graph_separation(model, stack_graphs(GRAPHS))
+    np.testing.assert_allclose(stacked.distance, expected, atol=1e-6)
+    np.testing.assert_array_equal(stacked.by_wl, result.by_wl)
 
 
 def test_bad_input():
     with pytest.raises(ValueError, match="at least two graphs, got 1"):
         graph_separation(net("gin"), GRAPHS[:1])
+    with pytest.raises(ValueError, match="from stack_graphs; got one"):
+        graph_separation(net("gin"), HEXAGON)
     with pytest.raises(ValueError, match="2 names for 3 graphs"):
         graph_separation(net("gin"), GRAPHS, names=["a", "b"])
     with pytest.raises(ValueError, match="Give a model with a readout"):

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 
 from ...data.graphs import Graph
 from ...layers import GAT, GATv2
-from .layer_outputs import record_layers
+from .layer_outputs import record_layers, single_graph
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,11 @@ def edge_attention(model: Any, graph: Graph) -> EdgeAttentionMaps:
     >>> result.layers, result.edges[0].shape, bool((result.perplexity[0] <= 3).all())
     (('GAT 1',), (4, 2), True)
     """
+    graph = single_graph("edge_attention", graph)
 
     def record(layer, x, y):
         q = layer.attention(x)
-        return q.edges, None if q.loops is None else q.loops
+        return q.edges, q.loops
 
     names, records = record_layers(
         "edge_attention",

@@ -21,11 +21,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
+from ...check import expect_count
 from ...core import apply
 from ...data.graphs import Graph
-from .layer_outputs import check_single_graph
+from .layer_outputs import single_graph
 
-BATCH = 64  # graphs with one node or edge occluded at a time
+MAX_OCCLUDED = 256  # nodes, and edges
+MAX_BATCH = 64  # graphs with one node or edge occluded at a time
+MAX_BATCH_BYTES = 2**27  # of their node features
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ class GraphAttribution:
     """Contributions of the nodes and edges to one output; edges as they are in the graph."""
 
     node_gradient: Float[np.ndarray, " v"]  # gradient × input
-    node_occlusion: Float[np.ndarray, " v"]
+    node_occlusion: Float[np.ndarray, " v"]  # NaN where it was not computed
     edge_gradient: Float[np.ndarray, " e"]
     edge_occlusion: Float[np.ndarray, " e"]
     senders: Int[np.ndarray, " e"]
@@ -50,12 +53,15 @@ def graph_attribution(
     node: int | None = None,
     output: int | None = None,
     pairs: bool = True,
+    max_occluded: int = MAX_OCCLUDED,
 ) -> GraphAttribution:
     """Gradient × input and occlusion of every node and edge, for one output of the model: of the
     graph, or of one `node` if the model has a row of outputs for each.
 
     `output` is by default the largest, the predicted class. With `pairs`, the two directions of an
-    edge are occluded together, and both get the contribution of the pair.
+    edge are occluded together, and both get the contribution of the pair. At most `max_occluded`
+    nodes and as many edges are occluded, those whose gradient × input is largest in size; the
+    occlusion of the others is NaN.
 
     >>> from thetax.layers import Chain, MessagePassing, Readout
     >>> graph = Graph.from_edges([(0, 1), (1, 2)], np.array([[1.0], [2.0], [4.0]]))
@@ -63,7 +69,7 @@ def graph_attribution(
     >>> result.value, result.node_occlusion.tolist(), result.edge_occlusion.tolist()
     (9.0, [1.0, 4.0, 4.0], [3.0, 3.0, 6.0, 6.0])
     """
-    check_single_graph("graph_attribution", graph)
+    graph = single_graph("graph_attribution", graph)
     if not jnp.issubdtype(graph.nodes.dtype, jnp.floating):
         raise ValueError(
             f"graph_attribution: node features must be floats, which have gradients; got "
@@ -87,18 +93,26 @@ def graph_attribution(
             f"graph_attribution: output={output}, but the model has {len(row)} outputs, 0 to "
             f"{len(row) - 1}."
         )
+    expect_count("graph_attribution", max_occluded=max_occluded)
     partner = reverse_edges(graph) if pairs else np.arange(graph.n_edges)
     weights = jnp.ones(graph.n_edges) if graph.weights is None else graph.weights
-    by_node, by_edge, occluded_nodes, occluded_edges = (
-        np.asarray(values, np.float64)
-        for values in _attribute(model, graph, weights, jnp.asarray(partner), node, output)
+    gradients = _gradients(model, graph, weights, node, output)
+    by_node, by_edge = (np.asarray(values, np.float64) for values in gradients)
+    by_edge = by_edge + np.where(partner != np.arange(len(partner)), by_edge[partner], 0)
+    nodes, edges = (
+        np.sort(np.argsort(-np.abs(values), kind="stable")[:max_occluded])
+        for values in (by_node, by_edge)
     )
-    with_partner = by_edge + np.where(partner != np.arange(len(partner)), by_edge[partner], 0)
+    occlusions = _occlusions(
+        model, graph, weights, nodes, np.stack([edges, partner[edges]]), node, output
+    )
+    of_nodes, of_edges = (np.full(len(values), np.nan) for values in (by_node, by_edge))
+    of_nodes[nodes], of_edges[edges] = occlusions
     return GraphAttribution(
         by_node,
-        occluded_nodes,
-        with_partner,
-        occluded_edges,
+        of_nodes,
+        by_edge,
+        of_edges,
         np.asarray(graph.senders),
         np.asarray(graph.receivers),
         output,
@@ -143,25 +157,31 @@ def _outputs(model: Any, graph: Graph) -> Any:
     return y.nodes if isinstance(y, Graph) else y
 
 
-@eqx.filter_jit
-def _attribute(
-    model: Any, graph: Graph, weights: Any, partner: Any, node: int | None, output: int
-) -> tuple[Any, Any, Any, Any]:
-    def value(x, w):
-        weighted = eqx.tree_at(
-            lambda g: g.weights, graph.with_nodes(x), w, is_leaf=lambda leaf: leaf is None
-        )
-        y = _outputs(model, weighted)
-        return y[output] if node is None else y[node, output]
+def _value(model: Any, graph: Graph, x: Any, w: Any, node: int | None, output: int) -> Any:
+    weighted = eqx.tree_at(
+        lambda g: g.weights, graph.with_nodes(x), w, is_leaf=lambda leaf: leaf is None
+    )
+    y = _outputs(model, weighted)
+    return y[output] if node is None else y[node, output]
 
+
+@eqx.filter_jit
+def _gradients(model: Any, graph: Graph, weights: Any, node: Any, output: Any) -> tuple[Any, Any]:
+    value = lambda x, w: _value(model, graph, x, w, node, output)
+    by_x, by_w = jax.grad(value, argnums=(0, 1))(graph.nodes, weights)
+    return (graph.nodes * by_x).reshape(graph.n_nodes, -1).sum(axis=1), weights * by_w
+
+
+@eqx.filter_jit
+def _occlusions(
+    model: Any, graph: Graph, weights: Any, nodes: Any, edges: Any, node: Any, output: Any
+) -> tuple[Any, Any]:
+    value = lambda x, w: _value(model, graph, x, w, node, output)
     x = graph.nodes
-    z, (by_x, by_w) = jax.value_and_grad(value, argnums=(0, 1))(x, weights)
-    without_node = lambda j: z - value(x.at[j].set(0), weights)
-    without_edge = lambda k: z - value(x, weights.at[k].set(0).at[partner[k]].set(0))
-    occlude = lambda f, n: jax.lax.map(f, jnp.arange(n), batch_size=BATCH) if n else jnp.zeros(0)
+    z = value(x, weights)
+    batch = max(1, min(MAX_BATCH, MAX_BATCH_BYTES // max(x.nbytes, 1)))
+    occlude = lambda f, at: jax.lax.map(f, at, batch_size=batch) if len(at) else jnp.zeros(0)
     return (
-        (x * by_x).reshape(graph.n_nodes, -1).sum(axis=1),
-        weights * by_w,
-        occlude(without_node, graph.n_nodes),
-        occlude(without_edge, graph.n_edges),
+        occlude(lambda j: z - value(x.at[j].set(0), weights), jnp.asarray(nodes)),
+        occlude(lambda pair: z - value(x, weights.at[pair].set(0)), jnp.asarray(edges).T),
     )

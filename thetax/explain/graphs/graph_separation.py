@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import numpy as np
 from jaxtyping import Bool, Float
 
-from ...core import apply
+from ...core import apply, predict
 from ...data.graphs import Graph, batch_graphs, distinguishable
 from ...data.graphs.colour_refinement import WLTest
 
@@ -54,7 +55,7 @@ class GraphSeparation:
 
 def graph_separation(
     model: Any,
-    graphs: Sequence[Graph],
+    graphs: Graph | Sequence[Graph],
     *,
     test: WLTest = "1-WL",
     edge_features: bool = False,
@@ -63,7 +64,8 @@ def graph_separation(
     """Which pairs of graphs the model, which has a readout, and a Weisfeiler-Leman test tell apart.
 
     The test starts with the features of the nodes as colours, and with `edge_features` uses those
-    of the edges. Outputs closer than 1e-5 of the largest count as equal.
+    of the edges. Outputs closer than 1e-5 of the largest count as equal. The graphs are a sequence,
+    or stacked by `stack_graphs`.
 
     >>> from thetax.layers import Readout
     >>> path, star = (
@@ -73,21 +75,29 @@ def graph_separation(
     >>> graph_separation(Readout("sum"), [path, star]).missed
     [(0, 1)]
     """
-    graphs = list(graphs)
+    stacked = isinstance(graphs, Graph)
+    if stacked and graphs.senders.ndim != 2:
+        raise ValueError(
+            "graph_separation: expected several graphs, as a sequence or from stack_graphs; got "
+            "one."
+        )
+    xs = graphs if stacked else batch_graphs(graphs)
+    if stacked:
+        graphs = [jax.tree.map(lambda a, i=i: a[i], xs) for i in range(len(xs.senders))]
     if len(graphs) < 2:
         raise ValueError(f"graph_separation: expected at least two graphs, got {len(graphs)}.")
     if names and len(names) != len(graphs):
         raise ValueError(
             f"graph_separation: {len(names)} names for {len(graphs)} graphs; give one for each."
         )
-    outputs = np.asarray(apply(model, batch_graphs(graphs)), np.float64)
+    outputs = np.asarray(predict(model, xs) if stacked else apply(model, xs), np.float64)
     if len(outputs) != len(graphs) or outputs.ndim != 2:
         raise ValueError(
             f"graph_separation: expected a row of outputs for each of the {len(graphs)} graphs, "
             f"but the output has shape {outputs.shape}. Give a model with a readout."
         )
     distance = np.abs(outputs[:, None] - outputs[None]).max(axis=2)
-    by_wl = distinguishable(graphs, test, node_features=True, edge_features=edge_features)
+    by_wl = distinguishable(list(graphs), test, node_features=True, edge_features=edge_features)
     labels = tuple(names) or tuple(f"graph {i}" for i in range(len(graphs)))
     return GraphSeparation(distance / max(np.abs(outputs).max(), 1e-300), by_wl, test, labels)
 

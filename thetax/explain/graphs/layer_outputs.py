@@ -43,7 +43,7 @@ def record_layers(
     """The names of the selected layers and `record(layer, input, output)` of each, from one
     compiled call of the model.
     """
-    check_single_graph(name, graph)
+    graph = single_graph(name, graph)
     names = module_names(model)
     paths: list[str] = []
 
@@ -71,15 +71,32 @@ def record_layers(
     return tuple(names.get(path, path) for path in paths), records
 
 
-def check_single_graph(name: str, graph: Any) -> None:
-    """Raises `ValueError` unless `graph` is one graph, without padding and not a batch."""
+def single_graph(name: str, graph: Any) -> Graph:
+    """The graph without its padding; raises `ValueError` unless it is one graph, not a batch.
+
+    >>> from thetax.data.graphs import pad_graph
+    >>> single_graph("example", pad_graph(Graph.from_edges([(0, 1)]), n_nodes=4, n_edges=9)).n_nodes
+    2
+    """
     if not isinstance(graph, Graph) or graph.senders.ndim != 1:
         raise ValueError(
             f"{name}: expected one thetax.data.Graph, got {type(graph).__name__}; of stacked "
             "graphs take one: jax.tree.map(lambda a: a[0], graphs)."
         )
-    if graph.n_graphs is not None or not bool(np.asarray(graph.node_mask).all()):
+    if graph.n_graphs is not None:
         raise ValueError(
-            f"{name}: expected one graph without padding, got a batch or a padded graph. Give the "
-            "graphs one by one, as they were before batch_graphs, stack_graphs or pad_graph."
+            f"{name}: expected one graph, got a batch of {graph.n_graphs}. Give the graphs one by "
+            "one, as they were before batch_graphs."
         )
+    nodes, edges = np.asarray(graph.node_mask), np.asarray(graph.edge_mask)
+    if nodes.all():
+        return graph
+    keep = lambda values, mask: None if values is None else values[mask]
+    return Graph(
+        graph.nodes[nodes],
+        graph.senders[edges],
+        graph.receivers[edges],
+        keep(graph.edges, edges),
+        keep(graph.weights, edges),
+        graph.graph_ids[nodes],
+    )

@@ -22,7 +22,7 @@ from ...check import expect_count
 from ...core import apply
 from ...data.graphs import Graph
 from ...data.graphs.positional_encoding import sparse_adjacency
-from .layer_outputs import check_single_graph
+from .layer_outputs import single_graph
 
 MAX_NODES = 64  # nodes whose outputs are differentiated
 
@@ -71,7 +71,7 @@ def node_influence(
     >>> result.distance.tolist()[0], result.share_by_hop.tolist()[2]
     ([0, 1, 2], 0.0)
     """
-    check_single_graph("node_influence", graph)
+    graph = single_graph("node_influence", graph)
     expect_count("node_influence", max_nodes=max_nodes)
     if nodes is None:
         count = min(graph.n_nodes, max_nodes)

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ...data.graphs import Graph, dirichlet_energy
-from .layer_outputs import record_layers
+from .layer_outputs import record_layers, single_graph
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ def feature_smoothness(model: Any, graph: Graph) -> FeatureSmoothness:
     >>> result.layers, result.cosine[0].item()
     (('input', 'GCN 1', 'GCN 2'), 0.0)
     """
+    graph = single_graph("feature_smoothness", graph)
 
     def record(layer, x, y):
         return None if y.nodes is x.nodes else (_energy(y), mean_cosine(y.nodes))

@@ -175,15 +175,15 @@ def _edge_attention(result: EdgeAttentionMaps, theme: Theme) -> Figure:
 @register_drawing(GraphAttribution)
 def _graph_attribution(result: GraphAttribution, theme: Theme) -> Figure:
     figure = new_figure(3.1)
-    importance = np.abs(result.node_occlusion)
-    for edges in (result.senders, result.receivers):
-        np.maximum.at(importance, edges, np.abs(result.edge_occlusion))
+    importance = np.abs(result.node_gradient)
+    for ends in (result.senders, result.receivers):
+        np.maximum.at(importance, ends, np.abs(result.edge_gradient))
     if result.node is not None:
         importance[result.node] = np.inf
     shown = _most_important(importance)
     methods = {
         "gradient × input": (result.node_gradient, result.edge_gradient),
-        "occlusion": (result.node_occlusion, result.edge_occlusion),
+        "occlusion": (np.nan_to_num(result.node_occlusion), np.nan_to_num(result.edge_occlusion)),
     }
     for axes, (name, (nodes, edges)) in zip(figure.subplots(1, 2), methods.items()):
         draw_graph(
