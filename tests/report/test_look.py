@@ -58,6 +58,11 @@ OTHERS = {  # do not apply
     "Linearised against full training",
     "Neural tangent kernel against width",
     "Trained networks against the infinite-width limit",
+    "Smoothness of node features",
+    "Influence by distance",
+    "Attention on edges",
+    "Attribution to nodes and edges",
+    "Graphs told apart",
     "Adversarial example",
     "Certified accuracy by randomised smoothing",
 }

@@ -10,6 +10,7 @@ from . import attacks as attacks
 from . import attention as attention
 from . import gaussian_processes as gaussian_processes
 from . import geometry as geometry
+from . import graphs as graphs
 from . import images as images
 from . import loss_surface as loss_surface
 from . import regularisers as regularisers
