@@ -11,31 +11,37 @@ GLOSSARY = api_reference.ROOT / "docs" / "glossary.md"
 
 # What a practitioner would type who looks for something that the library has.
 TERMS = """
-accuracy; activation function; Adam; adversarial example; adversarial training; ALiBi; attention;
-attention dropout; attention map; attention rollout; augmentation; backpropagation; batch
-normalisation; batch size; beam search; BERT; bits per character; BLEU; byte-pair encoding (BPE);
-calibration; Carlini-Wagner attack; causal mask; certified accuracy; checkpoint; confusion matrix;
-convolution; cosine schedule; Cover's theorem; cross-attention; cross-entropy; cross-validation;
-CROWN; dataset; dead ReLU; decision boundary; DeepFool; DenseNet; distillation; dropout; early
-stopping; effective number of parameters; embedding; ensemble; epoch; expected calibration error
-(ECE); exploding gradient; exponential moving average (EMA); feature map; FGSM; fine-tuning;
-FLOPs; Gaussian process; GELU; GGUF; GPT-2; gradient accumulation; gradient checkpointing;
-gradient flow; gradient masking; greedy decoding; grouped-query attention (GQA); GRU; Hessian;
+accuracy; activation function; Adam; adjacency matrix; adversarial example; adversarial training;
+aggregation; ALiBi; attention; attention dropout; attention map; attention rollout; augmentation;
+backpropagation; batch normalisation; batch size; beam search; BERT; bits per character; BLEU;
+byte-pair encoding (BPE); calibration; Carlini-Wagner attack; causal mask; certified accuracy;
+Chebyshev filter; checkpoint; colour refinement; confusion matrix; convolution; cosine schedule;
+Cover's theorem; cross-attention; cross-entropy; cross-validation; CROWN; dataset; dead ReLU;
+decision boundary; Deep Sets; DeepFool; DenseNet; Dirichlet energy; distillation; DropEdge; dropout;
+early stopping; edge features; edge index; effective number of parameters; embedding; ensemble;
+epoch; expected calibration error (ECE); exploding gradient; exponential moving average (EMA);
+feature map; FGSM; fine-tuning; FLOPs; Gaussian process; GELU; GGUF; GPT-2; gradient accumulation;
+gradient checkpointing; gradient flow; gradient masking; graph; graph attention network (GAT); graph
+classification; graph convolution (GCN); graph isomorphism network (GIN); graph Laplacian; graph
+neural network (GNN); GraphSAGE; greedy decoding; grouped-query attention (GQA); GRU; Hessian;
 Hessian-vector product; Hopfield network; Hugging Face; hyperparameter search; inducing points;
 initialisation; input gradient; interval bound propagation (IBP); Jacobian; kernel regression; KV
-cache; label smoothing; Lanczos; LASSO; layer normalisation; learning rate; learning-rate
-schedule; lens; linear region; linear regression; Llama; log marginal likelihood; logistic
-regression; loss landscape; LSTM; margin; masked language model; maximum margin; MC dropout; mixed
-precision; momentum; multi-head attention; n-gram; NaN; neural tangent kernel (NTK); NNGP;
-objective; optimiser; padding mask; patch embedding; PCA; perceptron; permutation importance;
-perplexity; PGD; pooling; positional encoding; pretrained weights; pruning of hyperparameter
-trials; random seed; randomised smoothing; receptive field; residual connection; ResNet; resume;
+cache; label propagation; label smoothing; Lanczos; Laplacian positional encoding; LASSO; layer
+normalisation; learning rate; learning-rate schedule; lens; linear region; linear regression; Llama;
+log marginal likelihood; logistic regression; loss landscape; LSTM; margin; masked language model;
+maximum margin; MC dropout; message passing; mixed precision; momentum; multi-head attention;
+n-gram; NaN; neighbour sampling; neural tangent kernel (NTK); NNGP; node classification; node
+features; objective; optimiser; over-smoothing; over-squashing; padding mask; PairNorm; patch
+embedding; PCA; perceptron; permutation importance; permutation invariance; perplexity; PGD; point
+cloud; PointNet; pooling; positional encoding; pretrained weights; pruning of hyperparameter trials;
+random seed; randomised smoothing; readout; receptive field; residual connection; ResNet; resume;
 ridge regression; RMSNorm; robust accuracy; rotary embedding (RoPE); safetensors; saliency map;
-sampling; sharpness; sliding-window attention; softmax; sparse attention; Square attack;
-state-space model; stochastic weight averaging (SWA); SwiGLU; teacher forcing; temperature;
-tokeniser; top-k sampling; top-p (nucleus) sampling; train/test split; transformer; translation;
-uncertainty; validation set; vanishing gradient; vision transformer (ViT); vmap; warm-up; weight
-decay; weight normalisation; WordPiece
+sampling; segment sum; Set Transformer; sharpness; sliding-window attention; softmax; sparse
+attention; spectral clustering; Square attack; state-space model; stochastic block model; stochastic
+weight averaging (SWA); SwiGLU; teacher forcing; temperature; tokeniser; top-k sampling; top-p
+(nucleus) sampling; train/test split; transformer; translation; uncertainty; validation set;
+vanishing gradient; vision transformer (ViT); vmap; warm-up; weight decay; weight normalisation;
+Weisfeiler-Leman test; WordPiece
 """
 
 

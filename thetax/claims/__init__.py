@@ -49,6 +49,7 @@ __all__ = [
     "between",
     "claim",
     "close",
+    "close_derivative",
     "coverage",
     "equal",
     "erratum",

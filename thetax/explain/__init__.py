@@ -25,6 +25,11 @@ from .attribution import token_saliency as token_saliency
 from .class_probabilities import log_probabilities as log_probabilities
 from .generation import text_samples as text_samples
 from .generation import translations as translations
+from .graphs import edge_attention as edge_attention
+from .graphs import feature_smoothness as feature_smoothness
+from .graphs import graph_attribution as graph_attribution
+from .graphs import graph_separation as graph_separation
+from .graphs import node_influence as node_influence
 from .infinite_width import DualActivation as DualActivation
 from .infinite_width import InfiniteWidthKernel as InfiniteWidthKernel
 from .infinite_width import InfiniteWidthLimit as InfiniteWidthLimit
@@ -192,6 +197,7 @@ __all__ = [
     "dropout_uncertainty",
     "dual_activation",
     "early_stopping_factor",
+    "edge_attention",
     "effective_dimension",
     "effective_parameters",
     "eigenpairs",
@@ -200,6 +206,7 @@ __all__ = [
     "enumerate_regions",
     "equivariance",
     "feature_maps",
+    "feature_smoothness",
     "filter_normalised_direction",
     "filters",
     "fit_convergence_rate",
@@ -209,6 +216,8 @@ __all__ = [
     "gradient_lipschitz",
     "gradient_norms",
     "gradients_through_time",
+    "graph_attribution",
+    "graph_separation",
     "has_convolution",
     "has_embedding",
     "has_self_attention",
@@ -244,6 +253,7 @@ __all__ = [
     "module_names",
     "named_modules",
     "network_graph",
+    "node_influence",
     "ntk",
     "ntk_operator",
     "permutation_importance",

@@ -34,6 +34,8 @@ from .sequences.listops import listops as listops
 from .sequences.nyse import nyse as nyse
 from .sequences.recall import recall as recall
 from .sequences.seq2seq import seq2seq as seq2seq
+from .sets.pointnet import pointnet as pointnet
+from .sets.sets import sets as sets
 from .tabular.default import default as default
 from .tabular.spam import spam as spam
 from .text.bert import bert as bert
@@ -72,12 +74,14 @@ __all__ = [
     "nngp",
     "ntk",
     "nyse",
+    "pointnet",
     "recall",
     "recipe",
     "resnet",
     "robust_mnist",
     "sentiment",
     "seq2seq",
+    "sets",
     "smooth",
     "spam",
     "spans",

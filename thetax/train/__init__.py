@@ -54,6 +54,7 @@ from .objectives import token_cross_entropy as token_cross_entropy
 from .objectives import token_error_rate as token_error_rate
 from .objectives import weight_decay as weight_decay
 from .objectives import with_augmentation as with_augmentation
+from .objectives import with_orthogonal_transform as with_orthogonal_transform
 from .objectives import zero_one_loss as zero_one_loss
 from .optimisers import AveragedState as AveragedState
 from .optimisers import Backprop as Backprop
@@ -180,5 +181,6 @@ __all__ = [
     "versions",
     "weight_decay",
     "with_augmentation",
+    "with_orthogonal_transform",
     "zero_one_loss",
 ]

@@ -17,7 +17,8 @@ from .augment import normalise_points, random_rotation
 
 Cloud = tuple[Float[Array, "n 3"], Int[Array, " n"]]
 
-PRIMITIVE_PARTS = (  # the names of the part labels, which are numbers of this tuple
+# The names of the part labels, which are indices into it.
+PRIMITIVE_PARTS = (
     "sphere",
     "cube",
     "torus",
@@ -96,6 +97,7 @@ def _cone(n: int, key: PRNGKeyArray) -> Cloud:
     return points, jnp.where(is_base, _labels("cone base", n), _labels("cone side", n))
 
 
+# The shapes of `primitive_clouds`, in the order of their class numbers.
 PRIMITIVES: dict[str, Callable[[int, PRNGKeyArray], Cloud]] = {
     "sphere": _sphere,
     "cube": _cube,

@@ -12,6 +12,7 @@ from ...check import suggest
 from ...core import upcast
 from .inputs import Elements, split_set
 
+# The names of the aggregations over a set.
 SET_AGGREGATIONS = ("sum", "mean", "max", "min", "logsumexp")
 
 

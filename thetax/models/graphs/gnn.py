@@ -39,6 +39,7 @@ from ..mlp import MLP
 
 LayerInit = Callable[..., Model]  # init(d, m, *, key) -> a layer from graph to graph
 
+# The graph layers of a `GNN` by name.
 GRAPH_LAYERS: dict[str, LayerInit] = {
     "gcn": GCN.init,
     "sage": GraphSAGE.init,
@@ -48,6 +49,7 @@ GRAPH_LAYERS: dict[str, LayerInit] = {
     "chebyshev": partial(ChebyshevFilter.init, order=2),
     "message_passing": MessagePassing.init,
 }
+# The norms of a `GNN` by name.
 GRAPH_NORMS: dict[str, Callable[[int], Model]] = {
     "graph": GraphNorm.init,
     "pair": lambda d: PairNorm(),
