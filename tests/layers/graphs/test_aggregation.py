@@ -119,7 +119,8 @@ def test_padding_changes_no_bit_and_receives_nothing(how):
 
 
 @pytest.mark.usefixtures("strict")
-def test_sums_at_padding_do_not_grow_from_layer_to_layer():
+@pytest.mark.parametrize("dense", [True, False])
+def test_sums_at_padding_do_not_grow_from_layer_to_layer(dense):
     """1,000 padded edges lead to one node: without care, its features overflow after 13 layers, and
     a gradient of a weight is 0 times infinity.
     """
@@ -128,7 +129,7 @@ def test_sums_at_padding_do_not_grow_from_layer_to_layer():
     def f(w):
         x = jnp.ones((4, 1))
         for _ in range(20):
-            x = propagate(graph, x, dense=False) * w + 1
+            x = propagate(graph, x, dense=dense) * w + 1
         return jnp.where(graph.node_mask[:, None], x, 0).sum()
 
     assert bool(jnp.isfinite(jax.grad(f)(0.1)))

@@ -1,5 +1,7 @@
 """Readouts against loops over the graphs of a padded batch."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -50,9 +52,10 @@ def test_attention_readout_is_a_loop(m):
 
 def test_gradients_at_padding_are_zero_and_finite():
     batch = batch_graphs(GRAPHS, n_nodes=16, n_edges=40)
-    huge = batch.with_nodes(jnp.where(batch.node_mask[:, None], batch.nodes, 1e30))
-    for layer in (Readout(("sum", "mean", "max")), AttentionReadout.init(3, key=jr.key(0))):
-        slope = jax.grad(lambda x, layer=layer: layer(huge.with_nodes(x)).sum())(huge.nodes)
+    layers = (Readout(("sum", "mean", "max")), AttentionReadout.init(3, key=jr.key(0)))
+    for layer, padding in itertools.product(layers, (1e30, -1e30)):
+        huge = batch.with_nodes(jnp.where(batch.node_mask[:, None], batch.nodes, padding))
+        slope = jax.grad(lambda x, layer=layer: layer(batch.with_nodes(x)).sum())(huge.nodes)
         assert np.isfinite(np.asarray(slope)).all()
         assert np.all(np.asarray(slope)[12:] == 0)
 

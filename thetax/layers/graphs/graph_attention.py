@@ -19,7 +19,6 @@ from .aggregation import (
     edge_softmax_with_loops,
     gather_receivers,
     gather_senders,
-    zero_padding,
 )
 from .inputs import expect_edge_features, expect_features
 
@@ -285,7 +284,7 @@ def attend(
     messages = q.edges[:, :, None] * gather_senders(graph, values)
     y = aggregate(graph, messages, "sum", weights=jnp.ones(graph.n_edges, messages.dtype))
     if q.loops is not None:
-        y = y + zero_padding(graph, q.loops[:, :, None] * values)
+        y = y + q.loops[:, :, None] * values
     y = y.reshape(len(y), -1) if heads == "concat" else y.mean(axis=1)
     return y if b is None else y + b[None]
 

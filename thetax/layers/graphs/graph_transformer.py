@@ -81,10 +81,10 @@ class GraphTransformer(eqx.Module):
 
 
 def same_graph(graph: Graph) -> Bool[Array, "v v"]:
-    """Which pairs of nodes belong to the same graph; padding belongs to none.
+    """Which pairs of nodes belong to the same graph; padding counts as a graph of its own.
 
     >>> same_graph(Graph.from_edges([(0, 1)])).tolist()
     [[True, True], [True, True]]
     """
     ids = graph.graph_ids
-    return (ids[:, None] == ids[None]) & graph.node_mask[None]
+    return ids[:, None] == ids[None]
