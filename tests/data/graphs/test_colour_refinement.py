@@ -154,6 +154,13 @@ def test_edge_features_directions_and_doubled_edges_count():
     assert distinguishable([once, twice], "2-FWL")[0, 1]
 
 
+def test_a_pair_knows_the_edges_both_ways_from_the_start():
+    arrow = Graph.from_edges([(0, 1)], n_nodes=3, undirected=False)
+    colours = pair_refinement(arrow, rounds=0).colours[0].reshape(3, 3)
+    assert len({colours[0, 0], colours[1, 0], colours[0, 1], colours[0, 2]}) == 4
+    assert colours[0, 2] == colours[2, 1]
+
+
 def test_node_features_start_the_colours():
     plain, marked = (
         of(HEXAGON).with_nodes(jnp.array(x)[:, None]) for x in ([0.0] * 6, [1.0] + [0.0] * 5)
