@@ -81,11 +81,13 @@ from .graphs import GraphResidual as GraphResidual
 from .graphs import GraphSAGE as GraphSAGE
 from .graphs import GraphTransformer as GraphTransformer
 from .graphs import InteractionNetwork as InteractionNetwork
+from .graphs import Jump as Jump
 from .graphs import JumpingKnowledge as JumpingKnowledge
 from .graphs import MessagePassing as MessagePassing
 from .graphs import Nodewise as Nodewise
 from .graphs import PairNorm as PairNorm
 from .graphs import PolynomialFilter as PolynomialFilter
+from .graphs import Pooling as Pooling
 from .graphs import Readout as Readout
 from .graphs import SpectralFilter as SpectralFilter
 from .graphs import VirtualNode as VirtualNode

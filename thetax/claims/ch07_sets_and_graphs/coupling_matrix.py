@@ -13,7 +13,6 @@ from .graphs_by_loop import coupling
 from .known_graphs import atlas, graph_of, random_graph
 
 KIPF = "Kipf & Welling 2017"
-EXACT = {"tolerance": 1e-12}
 
 
 def coupling_matrices(graphs: list[nx.Graph]) -> list[np.ndarray]:
@@ -54,9 +53,9 @@ def coupling_entries(rng):
         laplacians.append(nx.normalized_laplacian_matrix(looped).toarray())
     without = [np.eye(len(g)) - nx.normalized_laplacian_matrix(g).toarray() for g in graphs]
     return Verdict(
-        close("entries, by loops", flat(ours), by_loop, **EXACT),
-        close("entries, from the degrees", flat(ours), flat(entries), **EXACT),
-        close("symmetric", flat(ours), flat([M.T for M in ours]), **EXACT),
+        close("entries, by loops", flat(ours), by_loop),
+        close("entries, from the degrees", flat(ours), flat(entries)),
+        close("symmetric", flat(ours), flat([M.T for M in ours])),
         close("I - Ā, by networkx", flat([np.eye(len(M)) - M for M in ours]), flat(laplacians)),
         refuted(close("Ā, without self-loops", flat(ours), flat(without), tolerance=1e-3)),
     )
@@ -93,7 +92,7 @@ def row_sums():
     hub, leaf = 1 / 6 + 5 / np.sqrt(12), 1 / 2 + 1 / np.sqrt(12)
     (walk,) = [A / A.sum(axis=1, keepdims=True) for A in [nx.to_numpy_array(star) + np.eye(6)]]
     return Verdict(
-        close("row sums, star of 5 leaves", star_sums, np.array([hub, *[leaf] * 5]), **EXACT),
+        close("row sums, star of 5 leaves", star_sums, np.array([hub, *[leaf] * 5])),
         close("row sums, cycle of 7", coupling_matrices([nx.cycle_graph(7)])[0].sum(axis=1), 1.0),
         equal(f"row sums 1 iff regular: {len(few)} graphs", unit_sums, regular),
         equal("graphs of both kinds", len(set(regular)), 2),
@@ -127,7 +126,7 @@ def not_an_average(rng):
     ones = lambda graph: np.ones((graph.n_nodes, 1))
     sums = lambda graph: np.asarray(gcn_propagate(graph, jnp.asarray(ones(graph))))
     return Verdict(
-        close("rows of a regular graph", sums(ring), ones(ring), **EXACT),
+        close("rows of a regular graph", sums(ring), ones(ring)),
         between("row sum at the hub of a star", sums(star)[0, 0], 1.61, 1.611),
         between("row sum at a leaf of a star", sums(star)[1, 0], 0.788, 0.789),
         printed=[
@@ -160,13 +159,15 @@ def norm_one(rng):
         bound = np.linalg.norm(X) * np.linalg.norm(W, 2)
         ratios += [float(jnp.linalg.norm(f(jnp.asarray(M @ X @ W)))) / bound for f in (relu, tanh)]
     graph = graph_of(graphs[0], rng.normal(size=(len(graphs[0]), 3)))
-    steps = jax.lax.scan(lambda x, _: (gcn_propagate(graph, x),) * 2, graph.nodes, length=50)[1]
-    norms = np.linalg.norm([graph.nodes, *steps], axis=(1, 2))
+    features = [graph.nodes]
+    for _ in range(50):
+        features.append(gcn_propagate(graph, features[-1]))
+    norms = np.linalg.norm(features, axis=(1, 2))
     plain = [np.linalg.norm(nx.to_numpy_array(g), 2) for g in graphs if g.number_of_edges() > 1]
     return Verdict(
-        close("largest eigenvalue, 100 graphs", np.array([s[-1] for s in spectra]), 1.0, **EXACT),
+        close("largest eigenvalue, 100 graphs", np.array([s[-1] for s in spectra]), 1.0),
         at_most("minus the smallest eigenvalue", np.array([-s[0] for s in spectra]), 1 - 1e-3),
-        close("Ā D^½ 1 = D^½ 1", np.array(residuals), 0.0, **EXACT),
+        close("Ā D^½ 1 = D^½ 1", np.array(residuals), 0.0),
         at_most("‖σ(ĀXW)‖ over ‖X‖‖W‖", np.array(ratios), 1.0),
         at_most("growth of ‖X‖ in 50 propagations", norms[1:] / norms[:-1], 1.0, slack=1e-12),
         refuted(at_most("‖A‖, without normalisation", np.array(plain), 1.0)),

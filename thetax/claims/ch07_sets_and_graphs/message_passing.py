@@ -1,5 +1,7 @@
 """§7.4: a step of message passing."""
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 
@@ -10,7 +12,7 @@ from ..engine.claim import Verdict, claim
 from .graphs_by_loop import HOUSE, equivariance_error, house, mlp
 from .sets_by_loop import generic, slope_and_differences
 
-AGGREGATE = {"sum": np.sum, "mean": np.mean, "max": np.max}
+AGGREGATE: dict[Any, Any] = {"sum": np.sum, "mean": np.mean, "max": np.max}
 
 
 def by_loop(layer: MessagePassing, graph: Graph, how: str) -> np.ndarray:

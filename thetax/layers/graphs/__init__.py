@@ -24,6 +24,7 @@ from .graph_attention import GATv2 as GATv2
 from .graph_norms import GraphNorm as GraphNorm
 from .graph_norms import PairNorm as PairNorm
 from .graph_stacks import GraphResidual as GraphResidual
+from .graph_stacks import Jump as Jump
 from .graph_stacks import JumpingKnowledge as JumpingKnowledge
 from .graph_transformer import GraphTransformer as GraphTransformer
 from .graphsage import GraphSAGE as GraphSAGE
@@ -34,6 +35,7 @@ from .nodewise import apply_to_rows as apply_to_rows
 from .polynomial_filter import PolynomialFilter as PolynomialFilter
 from .polynomial_filter import laplacian_propagate as laplacian_propagate
 from .readout import AttentionReadout as AttentionReadout
+from .readout import Pooling as Pooling
 from .readout import Readout as Readout
 from .readout import gather_graphs as gather_graphs
 from .readout import pool_nodes as pool_nodes

@@ -60,19 +60,19 @@ class MessagePassing(eqx.Module):
         inputs: Sequence[MessageInput] = ("sender",),
     ):
         check_aggregation("MessagePassing", aggregation)
-        inputs = (inputs,) if isinstance(inputs, str) else tuple(inputs)
-        wrong = [one for one in inputs if one not in MESSAGE_INPUTS]
-        if wrong or not inputs:
+        listed = (inputs,) if isinstance(inputs, str) else tuple(inputs)
+        wrong = [one for one in listed if one not in MESSAGE_INPUTS]
+        if wrong or not listed:
             hint = suggest(wrong[0], MESSAGE_INPUTS) if wrong else ""
             raise ValueError(
                 f"MessagePassing: {hint}inputs lists what the message depends on, of "
-                f"{', '.join(MESSAGE_INPUTS)}; got {inputs!r}."
+                f"{', '.join(MESSAGE_INPUTS)}; got {listed!r}."
             )
         layer = lambda f: f if f is None or isinstance(f, eqx.Module) else Pointwise(f)
         self.message = layer(message)
         self.update = layer(update)
         self.aggregation = aggregation if isinstance(aggregation, str) else tuple(aggregation)
-        self.inputs = tuple(one for one in MESSAGE_INPUTS if one in inputs)
+        self.inputs = tuple(one for one in MESSAGE_INPUTS if one in listed)
 
     @classmethod
     def init(

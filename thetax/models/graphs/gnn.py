@@ -3,7 +3,7 @@ r"""Graph neural networks for node and graph classification: `GNN` (§7.4)."""
 import inspect
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -27,11 +27,13 @@ from ...layers import (
     GraphNorm,
     GraphResidual,
     GraphSAGE,
+    Jump,
     JumpingKnowledge,
     LayerNorm,
     MessagePassing,
     Nodewise,
     PairNorm,
+    Pooling,
     Readout,
     apply_to_rows,
 )
@@ -96,8 +98,8 @@ class GNN(eqx.Module):
         drop_edge: float = 0.0,
         norm: str | Callable[[int], Model] | None = None,
         residual: bool = False,
-        jumping: str | None = None,
-        readout: str | Sequence[str] | None = None,
+        jumping: Jump | None = None,
+        readout: Pooling | Literal["attention"] | Sequence[Pooling] | None = None,
         head: Sequence[int] | None = None,
         key: PRNGKeyArray,
     ) -> "GNN":
@@ -148,11 +150,15 @@ class GNN(eqx.Module):
             d = m
         stack = Chain(*blocks) if jumping is None else JumpingKnowledge(*blocks, combine=jumping)
         d = depth * hidden if jumping == "concat" else d
-        pool = None
+        pool: Any = None
         if readout is not None:
-            attention = readout == "attention"
-            pool = AttentionReadout.init(d, key=key_readout) if attention else _readout(readout)
-            d = d if attention or isinstance(readout, str) else d * len(readout)
+            if readout == "attention":
+                pool = AttentionReadout.init(d, key=key_readout)
+            elif isinstance(readout, str):
+                pool = Readout(readout)
+            else:
+                pool = Readout(tuple(readout))
+                d = d * len(readout)
         return cls(
             Chain(DropEdge(drop_edge), stack) if drop_edge else stack,
             pool,
@@ -201,7 +207,3 @@ def _lookup(what: str, given: Any, known: dict[str, Any]) -> Any:
             f"{given!r}."
         )
     return known[given]
-
-
-def _readout(readout: Any) -> Readout:
-    return Readout(readout if isinstance(readout, str) else tuple(readout))
