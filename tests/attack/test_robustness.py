@@ -110,6 +110,8 @@ def test_the_range_and_the_radius_of_all_inputs():
     """From -1 to 3 the range is four long, and goes four further on either side."""
     points = jnp.array([[-1.0, 0.0, 2.0], [3.0, 0.5, 1.0]])
     np.testing.assert_allclose(_value_range(points), (-5, 7), atol=2e-6)
+    low, high = _value_range(jnp.full((2, 3), 0.5))
+    assert low < 0.5 < high  # an interval even if all numbers are equal
     radii = [_radius_of_everything(ball, points, None) for ball in (Linf(1), L2(1), L1(1), L0(1))]
     np.testing.assert_allclose(radii, [40, 40 * np.sqrt(3), 120, 3])
     radii = [_radius_of_everything(ball, points, (-1.0, 1.0)) for ball in (Linf(1), L2(1), L1(1))]

@@ -45,7 +45,10 @@ def test_a_shift_is_one_rotation():
     np.testing.assert_allclose(shift @ shift.T, np.eye(6), atol=1e-8)
 
 
-def test_learned_positions():
+@pytest.mark.parametrize("backend", ["cpu", "gpu"])
+def test_learned_positions(monkeypatch, backend):
+    """Rows are read in another way on an accelerator."""
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
     layer = LearnedPositions.init(5, 3, key=jr.key(0))
     x = normal(0, 2, 3)
     np.testing.assert_array_equal(layer(x), x + layer.P[:2])
