@@ -1,6 +1,7 @@
 """§7.5: the Laplace operator, the Laplacians of a graph, and their eigenvalues."""
 
 from itertools import pairwise
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +16,7 @@ from ..engine.claim import Verdict, claim
 from .known_graphs import graph_of, random_graph
 
 CHUNG = "Chung 1997"
-EXACT = {"tolerance": 1e-10}
+EXACT: Any = {"tolerance": 1e-10}
 
 
 def laplacians(graphs, kind):

@@ -359,9 +359,9 @@ def by_powers(alpha, L, X, b=None):
     return Y if b is None else Y + np.asarray(b)
 
 
-def one_channel(alpha, kind="combinatorial"):
+def one_channel(alpha):
     """The polynomial filter of a signal."""
-    return PolynomialFilter(jnp.asarray(alpha)[None, None], None, kind)
+    return PolynomialFilter(jnp.asarray(alpha)[None, None], None, "combinatorial")
 
 
 @claim(

@@ -15,6 +15,7 @@ from ...data import (
     distinguishable,
     pair_refinement,
 )
+from ...data.graphs.colour_refinement import WLTest
 from ...layers import GIN
 from ...models import GNN
 from ..engine.check import at_least, at_most, close, equal, refuted
@@ -34,7 +35,7 @@ XU = "Xu et al. 2019"
 LAYERS = ("gcn", "gat", "gin", "message_passing")
 
 
-def told_apart(graphs, test="1-WL"):
+def told_apart(graphs, test: WLTest = "1-WL"):
     """Which pairs of graphs of networkx the test tells apart."""
     return distinguishable([graph_of(graph) for graph in graphs], test)
 
@@ -52,7 +53,7 @@ def renumbered(graphs, rng):
 
 def wl_hash(graph):
     """The hash of networkx after as many rounds as nodes."""
-    nx.set_node_attributes(graph, "same", "colour")
+    nx.set_node_attributes(graph, dict.fromkeys(graph, "same"), "colour")
     return nx.weisfeiler_lehman_graph_hash(graph, iterations=len(graph), node_attr="colour")
 
 
@@ -79,7 +80,7 @@ def wl(rng):
     some = [random_graph(rng) for _ in range(n)]
     refinement = colour_refinement([graph_of(graph) for graph in (*some, *renumbered(some, rng))])
     same = refinement.classes().reshape(2, n)
-    trees = [tree for m in range(2, 9) for tree in nx.nonisomorphic_trees(m)]
+    trees: Any = [tree for m in range(2, 9) for tree in nx.nonisomorphic_trees(m)]
     degrees = np.array(
         [sorted(dict(tree.degree).values()) + [0] * (8 - len(tree)) for tree in trees]
     )

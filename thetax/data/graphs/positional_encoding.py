@@ -148,7 +148,6 @@ def smallest_eigenvectors(name: str, graph: Graph, n: int) -> Float[np.ndarray, 
         n,
         which="LA",
         v0=np.random.default_rng(0).normal(size=len(d)),
-        tol=1e-12,
     )
     order = np.argsort(-largest)
     return canonical_basis(2 - largest[order], vectors[:, order])

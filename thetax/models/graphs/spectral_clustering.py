@@ -32,7 +32,8 @@ def spectral_clustering(
     expect_count("spectral_clustering", n_clusters=n_clusters)
     points = spectral_embedding(graph, n_clusters)
     seed = 0 if key is None else int(jr.randint(key, (), 0, np.iinfo(np.int32).max))
-    return KMeans(n_clusters, n_init=10, random_state=seed).fit_predict(points)
+    means = KMeans(n_clusters, n_init=10, random_state=seed)  # type: ignore[arg-type]
+    return means.fit_predict(points)
 
 
 def spectral_embedding(graph: Graph, k: int) -> Float[np.ndarray, "v {k}"]:
