@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 from graphs_by_loop import jittered, random_graph
 
-from thetax.data.graphs import Graph, batch_graphs
+from thetax.data.graphs import (
+    Graph,
+    append_features,
+    batch_graphs,
+    laplacian_encoding,
+    random_walk_encoding,
+)
 from thetax.layers import GCN, GraphTransformer
 
 
@@ -68,11 +74,16 @@ def test_with_a_local_layer():
 
 
 def test_attention_alone_does_not_see_the_edges():
-    x = np.asarray(random_graph(0, d=4).nodes)
+    x = np.asarray(random_graph(0, n_nodes=4, d=4).nodes)
     layer = make()
     chain, star = [(0, 1), (1, 2), (2, 3)], [(0, 1), (0, 2), (0, 3)]
     found = [layer(Graph.from_edges(pairs, x)).nodes for pairs in (chain, star)]
     assert found[0].tolist() == found[1].tolist()
+    for encoding in (laplacian_encoding, random_walk_encoding):
+        graphs = [Graph.from_edges(pairs, x[:, :2]) for pairs in (chain, star)]
+        graphs = [append_features(graph, encoding(graph, 2)) for graph in graphs]
+        found = [np.asarray(layer(graph).nodes) for graph in graphs]
+        assert np.abs(found[0][:, :2] - found[1][:, :2]).max() > 1e-3
 
 
 def test_dropout():

@@ -4,10 +4,11 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+import pytest
 from graphs_by_loop import random_graph
 
 from thetax.data.graphs import Graph
-from thetax.layers import GCN, Chain, Dropout, LayerNorm, Linear, Nodewise
+from thetax.layers import GCN, BatchNorm, Chain, Dropout, LayerNorm, Linear, Nodewise
 
 
 def test_layers_of_vectors():
@@ -28,6 +29,15 @@ def test_dropout_at_every_node():
         assert set(drawn.ravel()) == {0, 2}
         assert abs(drawn.mean() - 1) < 0.1
         assert len({tuple(row) for row in drawn}) == 50
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_bad_input_is_refused():
+    for wrong in (BatchNorm.init(3), Chain(Linear.init(3, 4, key=jr.key(0)), BatchNorm.init(4))):
+        with pytest.raises(ValueError, match="BatchNorm would see each node by itself"):
+            Nodewise(wrong)
+    with pytest.raises(ValueError, match=r"Nodewise: expected a thetax.data.Graph, got list"):
+        Nodewise(jnp.abs)([1.0])
 
 
 def test_leaves_are_parameters():

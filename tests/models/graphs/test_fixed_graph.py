@@ -12,14 +12,14 @@ from graphs_by_loop import random_graph
 
 from thetax import tree
 from thetax.attack import PGD, untargeted
-from thetax.certify import randomised_smoothing
+from thetax.certify import certified_margins, randomised_smoothing
 from thetax.core import predict
 from thetax.data.graphs import Graph
 from thetax.explain import calibration, ntk, saliency, sharpness
 from thetax.layers import GCN, MessagePassing
 from thetax.models import GNN, at_nodes, of_edge_weights, of_features
 from thetax.serialise import load, save
-from thetax.threat import L2
+from thetax.threat import L2, Linf
 from thetax.train import Silent, cross_entropy, descend, fit, load_weights, save_weights
 
 GRAPH = random_graph(0, undirected=True)
@@ -139,6 +139,27 @@ def test_attacks_smoothing_and_saliency():
     edges = of_edge_weights(NET, GRAPH, node=0)
     ones = jnp.ones(GRAPH.n_edges)
     assert np.abs(jax.grad(lambda w: edges(w)[0])(ones)).max() > 1e-3
+
+
+@pytest.mark.parametrize("layer", ["gcn", "sage", "gin"])
+def test_certified_margins_are_sound(layer):
+    """No random features within the radius have a smaller margin; those of GAT are refused."""
+    net = GNN.init(3, 8, 2, layer=layer, key=jr.key(0))
+    model = of_features(net, GRAPH, node=0)
+    x, ball = GRAPH.nodes, Linf(0.05)
+    y = jnp.argmax(model(x))
+    bounds = {
+        how: float(certified_margins(model, x, y, ball, bounds=how)[1 - y])
+        for how in ("interval", "linear")
+    }
+    noise = jr.uniform(jr.key(1), (200, *x.shape), minval=-0.05, maxval=0.05)
+    logits = predict(model, x[None] + noise)
+    worst = float((logits[:, y] - logits[:, 1 - y]).min())
+    assert bounds["interval"] <= bounds["linear"] + 1e-6 <= worst + 2e-6
+    assert worst - bounds["linear"] < float(logits[:, y].std() + logits[:, 1 - y].std()) * 10
+    attentive = of_features(GNN.init(3, 8, 2, layer="gat", key=jr.key(0)), GRAPH, node=0)
+    with pytest.raises(ValueError, match=r"cannot bound .*randomised_smoothing"):
+        certified_margins(attentive, x, y, ball)
 
 
 def test_files(tmp_path):

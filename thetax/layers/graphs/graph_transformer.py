@@ -24,10 +24,10 @@ class GraphTransformer(eqx.Module):
     $\xi = h + \mathrm{FFN}(\mathrm{LN}\,h)$, with multi-head attention from every node to all nodes
     of its graph.
 
-    Attention alone does not see the edges: give their positions as node features, by Laplacian or
-    random-walk positional encodings, or a `local` layer MP, any layer from `d` features to `d`
-    (GraphGPS). The table of scores has $v^2$ entries a head, over all graphs of a batch: stack
-    small graphs rather than batch them.
+    Attention alone does not see the edges. Give positions as node features, by
+    `data.append_features` of a `data.laplacian_encoding` or `data.random_walk_encoding`, or a
+    `local` layer MP, any layer from `d` features to `d` (GraphGPS). The table of scores has $v^2$
+    entries a head, over all graphs of a batch: stack small graphs rather than batch them.
 
     >>> layer = GraphTransformer.init(4, n_heads=2, hidden=8, key=jr.key(0))
     >>> layer(Graph.from_edges([(0, 1), (1, 2)], jax.numpy.ones((3, 4)))).nodes.shape

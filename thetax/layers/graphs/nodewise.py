@@ -12,6 +12,7 @@ from ...core import Model, apply, takes_key
 from ...data.graphs import Graph
 from ..compose import Pointwise
 from ..dropout import Dropout
+from ..normalisation import BatchNorm
 from .inputs import expect_graph
 
 
@@ -19,7 +20,7 @@ class Nodewise(eqx.Module):
     r"""Applies a layer of vectors, or a function, to the features of every node: $\xi_i = F(x_i)$.
 
     So `Linear`, `LayerNorm`, `Dropout`, an MLP and activations can stand between graph layers in a
-    `Chain`. `BatchNorm` cannot: it needs the nodes of a whole batch; use `GraphNorm`.
+    `Chain`. `BatchNorm` cannot, as it needs all nodes of a batch; use `GraphNorm`.
 
     >>> from thetax.layers import GCN, Chain
     >>> k1, k2 = jr.split(jr.key(0))
@@ -32,6 +33,12 @@ class Nodewise(eqx.Module):
 
     def __init__(self, inner: Callable[..., Any]):
         self.inner = inner if isinstance(inner, eqx.Module) else Pointwise(inner)
+        is_norm = lambda node: isinstance(node, BatchNorm)
+        if any(map(is_norm, jax.tree.leaves(self.inner, is_leaf=is_norm))):
+            raise ValueError(
+                "Nodewise: BatchNorm would see each node by itself. Use GraphNorm, a layer of "
+                "graphs, or LayerNorm."
+            )
 
     def __call__(self, graph: Graph, *, key: PRNGKeyArray | None = None) -> Graph:
         expect_graph("Nodewise", graph)
