@@ -1,5 +1,6 @@
 """Aggregations: dense and segment paths, weights as multiplicities, ties, padding, dtypes."""
 
+import sys
 from functools import partial
 
 import jax
@@ -204,3 +205,20 @@ def test_bad_input_is_refused():
         aggregate(graph, messages(graph), ())
     with pytest.raises(ValueError, match=r"a message for each of the 9 edges, got shape \(6, 3\)"):
         aggregate(graph, graph.nodes)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_messages_in_parts_give_the_same_sums(weighted, monkeypatch):
+    rng = np.random.default_rng(0)
+    pairs = rng.integers(0, 20, (203, 2))
+    weights = rng.normal(size=203) if weighted else None
+    graph = Graph.from_edges(pairs, np.ones((20, 1)), undirected=False, weights=weights)
+    x = jnp.asarray(rng.normal(size=(20, 3)), jnp.float32)
+    loss = lambda x: jnp.square(propagate(graph, x, dense=False)).sum()
+    expected = propagate(graph, x, dense=False), jax.grad(loss)(x)
+    module = sys.modules["thetax.layers.graphs.aggregation"]
+    monkeypatch.setattr(module, "MAX_MESSAGE_BYTES", 0)
+    assert "scan" in str(jax.make_jaxpr(lambda x: propagate(graph, x, dense=False))(x))
+    found = propagate(graph, x, dense=False), jax.grad(loss)(x)
+    for one, other in zip(found, expected):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
