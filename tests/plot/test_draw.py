@@ -267,6 +267,15 @@ RESULTS = {
         ("cat", "a very long name"),
         (0.9, 0.4),
     ),
+    "node predictions": explain.graphs.NodePredictions(
+        np.array([0, 1, 2]),
+        np.array([0, 0, -1]),
+        np.full(3, 0.9),
+        np.array([[0.0, 1.0], [1.0, 0.0], [0.5, 0.5]]),
+        np.array([1, 0, 2, 1]),
+        np.array([0, 1, 1, 2]),
+        ("cat", "dog", "a very long name of a class"),
+    ),
     "graph smoothness": explain.graphs.FeatureSmoothness(
         ("input", *(f"GCN {i}" for i in range(30))),
         np.geomspace(1, 1e-4, 31),

@@ -3,7 +3,12 @@
 import numpy as np
 import pytest
 
-from thetax.explain.graphs import EdgeAttentionMaps, GraphAttribution, GraphSeparation
+from thetax.explain.graphs import (
+    EdgeAttentionMaps,
+    GraphAttribution,
+    GraphSeparation,
+    NodePredictions,
+)
 from thetax.plot import LIGHT, draw
 from thetax.plot.networks import graphs
 from thetax.plot.networks.graphs import graph_layout
@@ -47,6 +52,23 @@ def test_of_a_large_graph_the_nodes_that_matter_are_drawn(monkeypatch):
     axes = draw(attribution(12, node=0)).axes[0]
     assert [note.get_text() for note in axes.texts] == ["0", "8", "9", "10", "11"]
     assert len(axes.collections[0].get_segments()) == 6
+
+
+def test_of_a_large_graph_a_connected_part_is_drawn(monkeypatch):
+    """Around the mistake with most edges; a small component is not enough."""
+    monkeypatch.setattr(graphs, "MAX_DRAWN_NODES", 5)
+    senders = np.array([1, 0, 2, 1, 3, 2, 4, 3, 6, 5, 7, 6])
+    receivers = np.array([0, 1, 1, 2, 2, 3, 3, 4, 5, 6, 6, 7])
+    labels = np.where(np.arange(9) == 6, 1, 0)
+    result = NodePredictions(
+        np.zeros(9, int), labels, np.ones(9), np.zeros((9, 2)), senders, receivers, ("a", "b")
+    )
+    left = draw(result).axes[0]
+    drawn = [int(note.get_text()) for note in left.texts]
+    assert drawn[-3:] == [5, 6, 7]  # the component of the mistake
+    assert len(drawn) == 5
+    rings = left.collections[1].get_linewidths()
+    assert drawn[int(np.argmax(rings))] == 6
 
 
 def test_the_legend_counts_the_pairs():

@@ -16,6 +16,7 @@ from thetax.report.lenses import graphs
 from thetax.train import cross_entropy
 
 TITLES = {
+    "Predictions on the graph",
     "Smoothness of node features",
     "Influence by distance",
     "Attention on edges",

@@ -58,6 +58,7 @@ OTHERS = {  # do not apply
     "Linearised against full training",
     "Neural tangent kernel against width",
     "Trained networks against the infinite-width limit",
+    "Predictions on the graph",
     "Smoothness of node features",
     "Influence by distance",
     "Attention on edges",

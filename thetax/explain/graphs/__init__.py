@@ -1,5 +1,5 @@
-"""Graph networks: over-smoothing, influence by distance, graphs that a model cannot tell apart,
-attention on edges, attribution to nodes and edges.
+"""Graph networks: predictions on the graph, over-smoothing, influence by distance, graphs that a
+model cannot tell apart, attention on edges, attribution to nodes and edges.
 """
 
 from .edge_attention import EdgeAttentionMaps as EdgeAttentionMaps
@@ -10,5 +10,7 @@ from .graph_separation import GraphSeparation as GraphSeparation
 from .graph_separation import graph_separation as graph_separation
 from .node_influence import NodeInfluence as NodeInfluence
 from .node_influence import node_influence as node_influence
+from .node_predictions import NodePredictions as NodePredictions
+from .node_predictions import node_predictions as node_predictions
 from .over_smoothing import FeatureSmoothness as FeatureSmoothness
 from .over_smoothing import feature_smoothness as feature_smoothness

@@ -1,5 +1,5 @@
-"""Figures of graph networks: smoothness by layer, influence by distance, graphs told apart,
-attention and attribution drawn on the graph.
+"""Figures of graph networks: predictions, smoothness by layer, influence by distance, graphs told
+apart, attention and attribution drawn on the graph.
 """
 
 from typing import Any
@@ -10,6 +10,8 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import breadth_first_order
 
 from ...explain.graphs import (
     EdgeAttentionMaps,
@@ -17,16 +19,19 @@ from ...explain.graphs import (
     GraphAttribution,
     GraphSeparation,
     NodeInfluence,
+    NodePredictions,
 )
 from ..chart import Panel, draw_panel
 from ..draw import new_figure, register_drawing
 from ..theme import Theme
+from ..theory.regions import MAX_LEGEND, class_colours
 
 MAX_NAMED_LAYERS = 8
 MAX_NAMED_GRAPHS = 20
-MAX_DRAWN_NODES = 300  # of a larger graph, those that matter most are drawn
+MAX_DRAWN_NODES = 200  # of a larger graph a part is drawn
 MAX_NUMBERED_NODES = 40
 LAYOUT_STEPS = 100
+NEGLIGIBLE = 1e-3  # importance of a node, relative to the largest, that is not drawn
 
 
 def graph_layout(senders: Any, receivers: Any, n_nodes: int) -> Float[np.ndarray, "v 2"]:
@@ -42,6 +47,48 @@ def graph_layout(senders: Any, receivers: Any, n_nodes: int) -> Float[np.ndarray
     graph.add_edges_from(zip(np.asarray(senders).tolist(), np.asarray(receivers).tolist()))
     positions = nx.spring_layout(graph, seed=0, iterations=LAYOUT_STEPS)
     return np.array([positions[i] for i in range(n_nodes)], np.float64).reshape(n_nodes, 2)
+
+
+@register_drawing(NodePredictions)
+def _node_predictions(result: NodePredictions, theme: Theme) -> Figure:
+    figure = new_figure(3.3)
+    left, right = figure.subplots(1, 2, width_ratios=(1.15, 1))
+    colours = np.array(class_colours(theme, len(result.classes)))[result.predicted]
+    degrees = np.bincount(result.receivers, minlength=len(result.predicted))
+    importance = degrees + (degrees.max(initial=0) + 1) * result.mistakes
+    shown = _surroundings(importance, result.senders, result.receivers)
+    draw_graph(
+        left,
+        result.senders,
+        result.receivers,
+        theme,
+        shown=shown,
+        node_colours=colours,
+        ringed=np.flatnonzero(result.mistakes),
+    )
+    known = bool((result.labels >= 0).any())
+    left.set_title("predicted classes" + (", mistakes ringed" if known else ""), fontsize=9)
+    wrong = result.mistakes
+    size = float(np.clip(4000 / len(wrong), 3, 28))
+    right.scatter(*result.points[~wrong].T, s=size, c=colours[~wrong], linewidths=0)
+    right.scatter(
+        *result.points[wrong].T,
+        s=1.4 * size,
+        c=colours[wrong],
+        edgecolors=theme.ink,
+        linewidths=0.2 * size**0.5,
+    )
+    right.set(xlabel="first component", ylabel="second component", xticks=[], yticks=[])
+    right.set_title("features before the last layer", fontsize=9)
+    if len(result.classes) <= MAX_LEGEND:
+        handles = [
+            Patch(color=colour, label=name)
+            for colour, name in zip(class_colours(theme, len(result.classes)), result.classes)
+        ]
+        figure.legend(
+            handles=handles, frameon=False, fontsize=8, ncols=4, loc="outside lower center"
+        )
+    return figure
 
 
 @register_drawing(FeatureSmoothness)
@@ -134,7 +181,7 @@ def _edge_attention(result: EdgeAttentionMaps, theme: Theme) -> Figure:
     figure = new_figure(3.1)
     left, right = figure.subplots(1, 2, width_ratios=(1.15, 1))
     q = result.edges[-1].mean(axis=1)
-    shown = _most_important(np.bincount(result.receivers, minlength=len(result.degrees)))
+    shown = _surroundings(result.degrees, result.senders, result.receivers)
     draw_graph(
         left, result.senders, result.receivers, theme, shown=shown, edge_values=q, signed=False
     )
@@ -215,12 +262,13 @@ def draw_graph(
     *,
     shown: Any,
     node_values: Any = None,
+    node_colours: Any = None,
     edge_values: Any = None,
-    ringed: int | None = None,
+    ringed: Any = None,
     signed: bool = True,
 ) -> None:
     """Draws the part of a graph with the nodes `shown`: values of nodes as colours, values of edges
-    as colours and widths, blue if positive and orange if negative.
+    as colours and widths, blue if positive and orange if negative; the nodes `ringed` get a ring.
     """
     number = np.full(max([*senders, *receivers, *shown], default=0) + 1, -1)
     number[shown] = np.arange(len(shown))
@@ -241,13 +289,14 @@ def draw_graph(
     )
     size = float(np.clip(2200 / max(len(shown), 1), 8, 90))
     nodes = np.zeros(len(shown)) if node_values is None else np.asarray(node_values)[shown]
-    rings = [theme.ink if ringed == i else theme.paper for i in np.asarray(shown).tolist()]
+    with_ring = np.isin(shown, [] if ringed is None else ringed)
+    rings = [theme.ink if ring else theme.paper for ring in with_ring]
     axes.scatter(
         *places.T,
         s=size,
-        c=_shades(nodes, theme),
+        c=_shades(nodes, theme) if node_colours is None else node_colours[shown],
         edgecolors=rings,
-        linewidths=[1.8 if colour == theme.ink else 0.6 for colour in rings],
+        linewidths=np.where(with_ring, 0.2, 0.06) * size**0.5,
         zorder=2,
     )
     if len(shown) <= MAX_NUMBERED_NODES:
@@ -276,5 +325,28 @@ def _shades(values: np.ndarray, theme: Theme) -> np.ndarray:
 
 
 def _most_important(importance: np.ndarray) -> np.ndarray:
-    """The nodes of the largest importance that are drawn, in their order."""
-    return np.sort(np.argsort(-importance, kind="stable")[:MAX_DRAWN_NODES])
+    """The nodes that are drawn: all of a small graph, of a large one those that matter."""
+    if len(importance) <= MAX_DRAWN_NODES:
+        return np.arange(len(importance))
+    largest = importance[np.isfinite(importance)].max()
+    chosen = np.argsort(-importance, kind="stable")[:MAX_DRAWN_NODES]
+    return np.sort(chosen[importance[chosen] > NEGLIGIBLE * largest])
+
+
+def _surroundings(importance: np.ndarray, senders: Any, receivers: Any) -> np.ndarray:
+    """The nodes that are drawn: those around the most important node, in the order of a
+    breadth-first search; if its component is small, then those around the next one.
+    """
+    n = len(importance)
+    if n <= MAX_DRAWN_NODES:
+        return np.arange(n)
+    A = coo_array((np.ones(len(senders)), (senders, receivers)), shape=(n, n)).tocsr()
+    shown = np.zeros(n, bool)
+    for start in np.argsort(-importance, kind="stable"):
+        room = MAX_DRAWN_NODES - int(shown.sum())
+        if room and not shown[start]:
+            order = breadth_first_order(A, start, directed=False, return_predecessors=False)
+            shown[order[:room]] = True
+        if not room:
+            break
+    return np.flatnonzero(shown)

@@ -1,5 +1,5 @@
-"""Lenses on graph networks: over-smoothing, influence by distance, attention on edges, attribution,
-graphs that the network cannot tell apart.
+"""Lenses on graph networks: predictions on the graph, over-smoothing, influence by distance,
+attention on edges, attribution, graphs that the network cannot tell apart.
 """
 
 from typing import Any
@@ -16,6 +16,7 @@ from ...explain.graphs import (
     GraphAttribution,
     GraphSeparation,
     NodeInfluence,
+    NodePredictions,
 )
 from ...explain.graphs.layer_outputs import is_graph_layer
 from ...explain.modules import named_modules
@@ -48,6 +49,29 @@ def classifies_graphs(outcome: Outcome) -> bool:
     if not isinstance(graphs, Graph) or graphs.senders.ndim != 2:
         return False
     return jax.eval_shape(predict, outcome.model, graphs).ndim == 2
+
+
+def _prediction_metrics(result: NodePredictions) -> dict[str, str]:
+    metrics = {"accuracy on the test nodes": format_percent(result.accuracy)}
+    if np.isfinite(result.homophily):
+        metrics["edges between test nodes of the same class"] = format_percent(result.homophily)
+    return metrics
+
+
+@lens(
+    "Predictions on the graph",
+    description="The graph with the predicted class of every node as its colour, and the mistakes "
+    "among the test nodes ringed; of a large graph, mistakes and nodes with many edges are drawn. "
+    "Right, the first two principal components of the features before the last graph layer.",
+    applies=lambda outcome: has_one_graph(outcome) and len(outcome.classes) > 1,
+    metrics=_prediction_metrics,
+)
+def _predictions(outcome: Outcome) -> NodePredictions:
+    graph = outcome.model.fixed.graph
+    nodes, labels = (np.asarray(part) for part in outcome.test)
+    known = np.full(graph.n_nodes, -1)
+    known[nodes] = labels
+    return explain.node_predictions(outcome.model.model, graph, known, classes=outcome.classes)
 
 
 def _smoothness_metrics(result: FeatureSmoothness) -> dict[str, str]:
