@@ -30,6 +30,7 @@ from .graphs import feature_smoothness as feature_smoothness
 from .graphs import graph_attribution as graph_attribution
 from .graphs import graph_separation as graph_separation
 from .graphs import node_influence as node_influence
+from .graphs import node_predictions as node_predictions
 from .infinite_width import DualActivation as DualActivation
 from .infinite_width import InfiniteWidthKernel as InfiniteWidthKernel
 from .infinite_width import InfiniteWidthLimit as InfiniteWidthLimit
