@@ -11,7 +11,7 @@ import io
 import lzma
 import tarfile
 import zipfile
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeAlias
@@ -99,6 +99,32 @@ def members(file: File, names: Collection[str], *, limit: int = LIMIT) -> dict[s
         raise ValueError(
             f"{name}: has no member {missing[0]!r}, so it is not the expected archive."
         )
+    return found
+
+
+def matching_members(
+    file: File, matches: Callable[[str, int], bool], *, limit: int = LIMIT
+) -> dict[str, Blob]:
+    """The members of a tar (compressed or not) or Debian archive for which
+    `matches(name, size)` is true, read in memory.
+
+    `limit` bounds the decompressed bytes of all members, including those that are skipped.
+    """
+    name = file.name if isinstance(file, Blob) else str(file)
+    with reading(name, "an archive"), _raw(file) as raw:
+        is_deb = raw.read(8) == b"!<arch>\n"
+        raw.seek(0)
+        with _opened(_from_deb(raw, name=name) if is_deb else file) as stream:
+            bounded_stream = _Bounded(stream, name=name, limit=limit)
+            found: dict[str, Blob] = {}
+            with tarfile.open(fileobj=bounded_stream, mode="r|") as archive:
+                for info in archive:
+                    if info.isreg() and not info.issparse() and matches(info.name, info.size):
+                        member = archive.extractfile(info)
+                        data = member.read() if member else b""
+                        found[info.name] = Blob(f"{name}: {info.name}", data)
+    if not found:
+        raise ValueError(f"{name}: has none of the wanted members, so it is another archive.")
     return found
 
 

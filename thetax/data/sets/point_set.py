@@ -85,7 +85,7 @@ def stack_sets(sets: Sequence[Any], *, size: int | None = None) -> PointSet:
         raise ValueError(
             f"stack_sets: the largest set has {largest} elements and does not fit into size={size}."
         )
-    dtype = np.result_type(*arrays)
+    dtype = np.result_type(*(points.dtype for points in arrays))
     rows = np.zeros((len(arrays), size, widths.pop()), dtype)
     for row, points in zip(rows, arrays):
         row[: len(points)] = points

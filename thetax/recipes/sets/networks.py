@@ -14,6 +14,7 @@ from ...train import FitResult, descend, fit, per_member
 from ..engine.job import Job, check_positive
 
 EVALUATION_BATCH = 128  # examples
+MAX_GRADIENT_NORM = 1.0
 
 
 def fit_networks(
@@ -28,7 +29,7 @@ def fit_networks(
     batch_size: int,
     key: PRNGKeyArray,
 ) -> dict[str, FitResult]:
-    """Fits `n_seeds` networks of each kind at once, by Adam with cosine decay.
+    """Fits `n_seeds` networks of each kind at once, by Adam with clipping and cosine decay.
 
     `networks` has the initialisers, `objectives` the objective of each kind.
     """
@@ -36,7 +37,10 @@ def fit_networks(
         n_seeds=n_seeds, learning_rate=learning_rate, epochs=epochs, batch_size=batch_size
     )
     steps = max(1, epochs * (len(train[1]) // batch_size))
-    optimiser = optax.adam(optax.cosine_decay_schedule(learning_rate, steps))
+    optimiser = optax.chain(
+        optax.clip_by_global_norm(MAX_GRADIENT_NORM),
+        optax.adam(optax.cosine_decay_schedule(learning_rate, steps)),
+    )
     results = {}
     for i, (name, init) in enumerate(networks.items()):
         job.note(name)

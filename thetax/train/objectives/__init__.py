@@ -22,6 +22,7 @@ from .loss import log_loss as log_loss
 from .loss import squared_error as squared_error
 from .loss import squared_loss as squared_loss
 from .loss import zero_one_loss as zero_one_loss
+from .point_transform import with_orthogonal_transform as with_orthogonal_transform
 from .regularise import lasso as lasso
 from .regularise import mixed_precision as mixed_precision
 from .regularise import smooth_labels as smooth_labels
