@@ -104,7 +104,7 @@ def graph_of(n: int) -> Graph:
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("n", [5, 50])
+@pytest.mark.parametrize("n", [5, pytest.param(50, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", list(NODES))
 def test_nodes_are_renumbered(name, n):
     model, graph, orders = model_of(NODES[name]), graph_of(n), permutations(n)
@@ -117,7 +117,7 @@ def test_nodes_are_renumbered(name, n):
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("n", [5, 50])
+@pytest.mark.parametrize("n", [5, pytest.param(50, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", list(GRAPHS))
 def test_graphs_are_invariant(name, n):
     model, graph, orders = model_of(GRAPHS[name]), graph_of(n), permutations(n)
@@ -139,6 +139,23 @@ def test_the_check_can_fail():
         found = np.asarray(predict(wrong, stacked))
         expected = np.asarray(wrong(graph))
         assert not np.allclose(found, np.stack([expected[order] for order in orders]), atol=1e-3)
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.usefixtures("strict")
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("name", [*NODES, *(f"{name} of graphs" for name in GRAPHS)])
+def test_half_precision(name, dtype):
+    """Goes in and comes out, close to single precision."""
+    make = NODES[name] if name in NODES else GRAPHS[name.removesuffix(" of graphs")]
+    model, graph = model_of(make), graph_of(5)
+    floats = lambda a: jnp.issubdtype(a.dtype, jnp.floating)
+    half = lambda t: jax.tree.map(lambda a: a.astype(dtype) if floats(a) else a, t)
+    single = np.asarray(output(model, graph))
+    found = output(half(model), half(graph))
+    assert found.dtype == dtype
+    error = np.abs(np.asarray(found, np.float32) - single).max() / np.abs(single).max()
+    assert error < {"bfloat16": 4e-2, "float16": 5e-3}[dtype]
 
 
 @pytest.mark.usefixtures("x64")

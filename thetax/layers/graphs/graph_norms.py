@@ -61,7 +61,8 @@ class GraphNorm(eqx.Module):
     def __call__(self, graph: Graph) -> Graph:
         x = upcast(expect_features("GraphNorm", graph, len(self.gamma)))
         mu = gather_graphs(graph, pool_nodes(graph, x, "mean"))
-        shifted = x - self.alpha[None] * mu
+        gamma, beta, alpha = (upcast(a)[None] for a in (self.gamma, self.beta, self.alpha))
+        shifted = x - alpha * mu
         variance = gather_graphs(graph, pool_nodes(graph, jnp.square(shifted), "mean"))
-        y = self.gamma[None] * shifted / jnp.sqrt(variance + self.eps) + self.beta[None]
+        y = gamma * shifted / jnp.sqrt(variance + self.eps) + beta
         return graph.with_nodes(y.astype(graph.nodes.dtype))
