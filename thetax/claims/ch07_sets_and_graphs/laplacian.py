@@ -10,7 +10,7 @@ import numpy as np
 
 from ... import data, layers
 from ...data import stack_graphs
-from ...plot import Chart, Panel
+from ...plot import Panel
 from ..engine.check import at_least, at_most, between, close, equal, refuted
 from ..engine.claim import Verdict, claim
 from .known_graphs import graph_of, random_graph
@@ -109,14 +109,12 @@ def deviation_from_mean(rng):
         ],
         close("harmonic f: the deviation", [deviation(harmonic, r) for r in radii], 0.0),
         refuted(close("f itself: the deviation", deviation(f, 0.1), 0.0, tolerance=1e-4)),
-        figure=Chart(
-            Panel(
-                "radius r",
-                "error of Δf",
-                points={"mean over the circle": (radii, errors)},
-                bounds={"r²": (radii, errors[0] * (radii / radii[0]) ** 2)},
-                log="xy",
-            )
+        figure=Panel(
+            "radius r",
+            "error of Δf",
+            points={"mean over the circle": (radii, errors)},
+            bounds={"r²": (radii, errors[0] * (radii / radii[0]) ** 2)},
+            log="xy",
         ),
     )
 
