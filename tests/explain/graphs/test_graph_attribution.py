@@ -19,6 +19,7 @@ def net(layer: str, **options) -> GNN:
     return GNN.init(3, 5, 2, layer=layer, activation=jnp.tanh, key=jr.key(0), **options)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("layer", ["gcn", "gat", "gin", "sage"])
 def test_occlusion_of_a_graph_output_by_hand(layer):
     model = net(layer, readout="sum")

@@ -57,6 +57,7 @@ def test_a_deep_linear_gcn_collapses():
     assert collapsed.cosine[0] > 0.999
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("layer", ["gcn", "gat", "gin", "sage", "chebyshev"])
 def test_the_layers_of_a_gnn(layer):
     net = GNN.init(4, 6, 2, depth=3, layer=layer, norm="graph", dropout=0.5, key=jr.key(0))
