@@ -1,7 +1,7 @@
 """Whole jobs on real data, one function each: what `thetax train NAME` runs.
 
 >>> sorted(RECIPES)
-['adding', 'attack', 'bert', 'chars', 'cnn', 'default', 'digits', 'distil', ...]
+['adding', 'attack', 'bert', 'chars', 'cnn', 'cora', 'default', 'digits', ...]
 """
 
 from .engine import RECIPES as RECIPES
@@ -15,6 +15,9 @@ from .engine import find_tunable as find_tunable
 from .engine import mlp_initialiser as mlp_initialiser
 from .engine import recipe as recipe
 from .engine import tunable as tunable
+from .graphs.cora import cora as cora
+from .graphs.mutag import mutag as mutag
+from .graphs.oversmoothing import oversmoothing as oversmoothing
 from .images.cnn import cnn as cnn
 from .images.digits import digits as digits
 from .images.distil import distil as distil

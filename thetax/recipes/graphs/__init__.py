@@ -1,0 +1,1 @@
+"""Jobs on graphs: node classification, graph classification, and the depth of graph networks."""
