@@ -70,7 +70,7 @@ def on_the_complete_graph(X, W_Q, W_K, W_V):
     title="Self-attention is equivariant",
     kind="theorem",
     of=("layers.dot_product_attention", "layers.edge_softmax"),
-    cites="Vaswani et al. 2017; Lee et al. 2019",
+    cites="Vaswani et al. 2017",
 )
 def self_attention(rng):
     r"""$f(X) = \mathrm{softmax}(X W_Q W_K^\top X^\top / \sqrt d)\, X W_V$ satisfies $f(PX) = P
