@@ -115,7 +115,8 @@ def penalty(key, rng):
     r"""$\|I - T T^\top\|_F^2$ is 0 for orthogonal $T$, has the gradient $-4 (I - T T^\top)\,T$, and
     descent from a random $T$ leads to singular values of 1.
     """
-    T, orthogonal = rng.normal(size=(6, 6)), np.linalg.qr(rng.normal(size=(6, 6)))[0]
+    T, other = rng.normal(size=(2, 6, 6))
+    orthogonal = jnp.asarray(np.linalg.qr(other)[0])
     gradient = np.asarray(jax.grad(orthogonality_penalty)(jnp.asarray(T)))
     by_formula = -4 * (np.eye(6) - T @ T.T) @ T
     loss = lambda T, batch, *, key=None: orthogonality_penalty(T)
@@ -136,7 +137,9 @@ def penalty(key, rng):
     return Verdict(
         at_most("penalty of an orthogonal matrix", orthogonality_penalty(orthogonal), 1e-20),
         close(
-            "penalty of a random one", orthogonality_penalty(T), ((np.eye(6) - T @ T.T) ** 2).sum()
+            "penalty of a random one",
+            orthogonality_penalty(jnp.asarray(T)),
+            ((np.eye(6) - T @ T.T) ** 2).sum(),
         ),
         close("gradient", gradient, by_formula, relative=True),
         close_derivative(

@@ -82,7 +82,8 @@ def load_clouds(
         drawn = [draw(n_train, key_train), draw(n_test, key_test)]
         pairs = [(points, parts if segmentation else ys) for points, ys, parts in drawn]
         names = PRIMITIVE_PARTS if segmentation else tuple(PRIMITIVES)
-        return Clouds(*_rotated(pairs, rotation, key=key_rotate), names)
+        train, test = _rotated(pairs, rotation, key=key_rotate)
+        return Clouds(train, test, names)
     meshes = stored.load_meshes(data)
     if segmentation and not meshes.part_names:
         raise ValueError(
@@ -103,7 +104,8 @@ def load_clouds(
             points = jax.vmap(normalise_points)(jnp.asarray(clouds.points))
         pairs.append((points, jnp.asarray(clouds.parts if segmentation else clouds.labels)))
     names = meshes.part_names if segmentation else meshes.classes
-    return Clouds(*_rotated(pairs, rotation, key=key_rotate), names)
+    train, test = _rotated(pairs, rotation, key=key_rotate)
+    return Clouds(train, test, names)
 
 
 def _rotated(pairs: list[Batch], rotation: str, *, key: PRNGKeyArray) -> list[Batch]:
@@ -131,7 +133,7 @@ def distance_histogram_error(clouds: Clouds, *, key: PRNGKeyArray) -> float:
         edges = np.linspace(0, largest, N_BINS + 1)
         return np.stack([np.histogram(row, edges)[0] for row in distances]) / N_DISTANCES
 
-    model = make_pipeline(StandardScaler(), LogisticRegression(C=10.0, max_iter=300))
+    model = make_pipeline(StandardScaler(), LogisticRegression(C=10.0, max_iter=3000))
     model.fit(histograms(clouds.train[0]), np.asarray(clouds.train[1]))
     return 100 * float(np.mean(model.predict(histograms(clouds.test[0])) != clouds.test[1]))
 

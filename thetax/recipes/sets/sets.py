@@ -1,5 +1,6 @@
 """Order statistics of sets of numbers: `thetax train sets`."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
@@ -7,6 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from ...core import Model
 from ...layers import tanh
 from ...models import MLP, DeepSets, SetTransformer
 from ...train import squared_error
@@ -76,7 +78,9 @@ def sets(
     test = number_sets(N_TEST, size, statistic, key=key_test)
     larger = number_sets(N_TEST, 2 * size, statistic, key=key_larger)
     perceptron = "multi-layer perceptron"
-    networks = {perceptron: partial(MLP.init, size, *hidden, 1, activation=tanh)}
+    networks: dict[str, Callable[..., Model]] = {
+        perceptron: partial(MLP.init, size, *hidden, 1, activation=tanh)
+    }
     networks |= {
         f"Deep Sets, latent dimension {d}": partial(
             DeepSets.init, 1, 1, latent=d, hidden=hidden, activation=tanh
