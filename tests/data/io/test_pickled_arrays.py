@@ -113,6 +113,9 @@ HOSTILE = {
     "a matrix with rows that end before they begin": matrix(
         CSRMatrix((2, 2), np.ones(1), np.array([0]), np.array([0, 2, 1]))
     ),
+    "a matrix whose first row begins late": matrix(
+        CSRMatrix((2, 2), np.ones(2), np.array([0, 1]), np.array([1, 1, 2]))
+    ),
     "rows inside out": b"](l",
 }
 
