@@ -13,7 +13,7 @@ LECTURE_10 = tuple(f"L10-{section}" for section in ("1.", "2.", "3.", "4.", "5."
 IMAGES = tuple(f"L10-A{n}-" for n in (1, *range(3, 14)))  # appendix A.1 to A.13
 SEQUENCES = tuple(f"L10-A{n}-" for n in range(14, 20))  # appendix A.14 to A.19
 TRANSFORMERS = ("6.", "L10-A2-", *(f"L10-A{n}-" for n in range(21, 27)))
-CHAPTERS = ("1.", "2.", "3.", "4.", "5.", "8.", "9.", "10.2", "13.")
+CHAPTERS = ("1.", "2.", "3.", "4.", "5.", "7.", "8.", "9.", "10.2", "13.")
 DONE = (*CHAPTERS, "L1-", *LECTURE_10, *IMAGES, *SEQUENCES, *TRANSFORMERS)  # prefixes of claim ids
 DOCS = Path(__file__).parents[2] / "docs"
 

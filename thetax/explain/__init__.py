@@ -255,6 +255,7 @@ __all__ = [
     "named_modules",
     "network_graph",
     "node_influence",
+    "node_predictions",
     "ntk",
     "ntk_operator",
     "permutation_importance",

@@ -134,6 +134,7 @@ CHAPTER_FOLDERS = (
     "ch04_convolution",
     "ch05_recurrence",
     "ch06_transformers",
+    "ch07_sets_and_graphs",
     "ch08_tricks",
     "ch09_tangent",
     "ch10_bayesian",

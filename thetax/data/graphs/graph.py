@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from ...check import check_numbers
+from ...core import as_floats
 
 
 class Graph(eqx.Module):
@@ -122,7 +123,7 @@ class Graph(eqx.Module):
             jnp.asarray(senders, jnp.int32),
             jnp.asarray(receivers, jnp.int32),
             take(features["edges"]),
-            take(features["weights"]),
+            None if weights is None else as_floats("weights", take(features["weights"])),
             jnp.zeros(n, jnp.int32),
         )
 

@@ -15,6 +15,7 @@ from ..initialise import Initialiser, lecun
 from ..linear import Linear
 from .inputs import expect_graph
 
+# How jumping knowledge combines the layers.
 Jump = Literal["concat", "max", "last"]
 JUMPS: tuple[Jump, ...] = ("concat", "max", "last")
 

@@ -22,6 +22,7 @@ from ..linear import Linear
 from .inputs import expect_features, expect_graph
 from .nodewise import apply_to_rows
 
+# How a readout pools the features of the nodes.
 Pooling = Literal["sum", "mean", "max"]
 POOLINGS: tuple[Pooling, ...] = ("sum", "mean", "max")
 
