@@ -174,7 +174,7 @@ def molecules(monkeypatch) -> LabelledGraphs:
         shape = (cycle_graph, star_graph)[i % 2](n)
         pairs = np.stack([shape.senders, shape.receivers], axis=1)
         atoms = np.eye(2, dtype=np.float32)[rng.integers(0, 2, n)]
-        bonds = np.ones((len(pairs), 1), np.float32)
+        bonds = np.ones((len(pairs), 4), np.float32)
         graphs.append(Graph.from_edges(pairs, atoms, undirected=False, edges=bonds))
         labels.append(i % 2)
     data = LabelledGraphs(graphs, np.array(labels, np.int32), ("cycle", "star"))

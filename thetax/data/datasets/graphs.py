@@ -118,7 +118,8 @@ def _from_planetoid(files: Files) -> Arrays:
     counts[: allx.shape[0]] = np.diff(allx.indptr)
     counts[test] = np.diff(tx.indptr)
     order = np.argsort(test)  # the rows of tx in the order of their nodes
-    moved = np.concatenate([np.arange(tx.indptr[i], tx.indptr[i + 1]) for i in order])
+    ends = tx.indptr.tolist()
+    moved = np.concatenate([np.arange(ends[i], ends[i + 1]) for i in order.tolist()])
     rows = CSRMatrix(
         (n, allx.shape[1]),
         np.concatenate([allx.data, tx.data[moved]]),
@@ -142,7 +143,7 @@ def _from_planetoid(files: Files) -> Arrays:
 def _from_tu(files: Files) -> Arrays:
     """The TU format (Morris et al. 2020): all graphs in one list of edges, nodes from 1."""
     part = {name.split("_", 1)[1].removesuffix(".txt"): blob for name, blob in files.items()}
-    grid = lambda name, columns, kind=np.int64: read_grid(part[name], columns=columns, kind=kind)
+    grid = lambda name, columns: read_grid(part[name], columns=columns, kind=np.int64)
     graph_ids = grid("graph_indicator", 1)[:, 0] - 1
     pairs = grid("A", 2) - 1
     n_graphs = int(graph_ids.max()) + 1
@@ -162,8 +163,8 @@ def _from_tu(files: Files) -> Arrays:
     columns = {"node_labels": 1, "edge_labels": 1}
     if "node_attributes" in part:
         columns = {"node_labels": 2, "edge_labels": 1}
-        arrays["node_attributes"] = grid("node_attributes", 3, np.float32)
-        arrays["edge_attributes"] = grid("edge_attributes", 2, np.float32)
+        arrays["node_attributes"] = read_grid(part["node_attributes"], columns=3)
+        arrays["edge_attributes"] = read_grid(part["edge_attributes"], columns=2)
     for name, n in columns.items():
         arrays[name] = grid(name, n).astype(np.int32)
     rows = {"node": len(graph_ids), "edge": len(pairs)}

@@ -35,7 +35,7 @@ def to_edges(graph: Graph) -> EdgeList:
     _expect_one("to_edges", graph)
     real = np.asarray(graph.edge_mask)
     take = lambda values: None if values is None else np.asarray(values)[real]
-    pairs = np.stack([take(graph.senders), take(graph.receivers)], axis=1)
+    pairs = np.stack([np.asarray(graph.senders), np.asarray(graph.receivers)], axis=1)[real]
     return EdgeList(pairs, take(graph.edges), take(graph.weights))
 
 

@@ -91,7 +91,7 @@ def read_pickled_arrays(file: File, *, limit: int = LIMIT) -> Any:
 
 def _interpret(data: bytes, name: str) -> Any:
     stack: list[Any] = []
-    memo: dict[int, Any] = {}
+    memo: dict[Any, Any] = {}
     for opcode, argument, _ in pickletools.genops(data):
         code = opcode.name
         if code in ("PROTO", "STOP"):

@@ -21,6 +21,7 @@ from ..engine.outcome import Outcome
 
 SOFT_MARGINS = (0.01, 0.1, 1.0, 10.0, 100.0)  # C of the support vector machines to choose from
 WL_ROUNDS = (1, 2, 3, 4)
+N_BONDS = 4  # kinds of bonds, one-hot
 
 
 def stratified_folds(
@@ -98,7 +99,7 @@ def mutag(
         hidden,
         len(molecules.classes),
         depth=depth,
-        layer=partial(GIN.init, edge_features=xs.edges.shape[-1]),
+        layer=partial(GIN.init, edge_features=N_BONDS),
         dropout=(0.0, *(dropout,) * (depth - 1)),
         norm="graph",
         jumping="concat",
