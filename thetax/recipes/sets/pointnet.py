@@ -164,7 +164,13 @@ def classifiers(classes: int, *, n_points: int, divisor: int) -> dict[str, Calla
     return {
         "multi-layer perceptron": partial(MLP.init, 3 * n_points, *head, classes),
         "Deep Sets": partial(
-            DeepSets.init, 3, classes, latent=points[-1], hidden=points[:2], rho_hidden=head
+            DeepSets.init,
+            3,
+            classes,
+            latent=points[-1],
+            hidden=points[:2],
+            rho_hidden=head,
+            aggregation="mean",
         ),
         "PointNet without transforms": partial(PointNet.init, classes, widths=widths, **plain),
         "PointNet++": partial(
