@@ -117,7 +117,8 @@ def test_the_best_model_so_far_is_kept():
 def test_decay_is_of_the_first_layer_only(papers):
     net = cora_module.at_nodes(cora_module.GNN.init(8, 4, 3, key=jr.key(0)), papers.graph)
     zero = lambda model, batch, *, key=None: jnp.zeros(())
-    gradient = jax.grad(with_first_layer_decay(zero, strength=0.5))(net, None)
+    decay = with_first_layer_decay(zero, strength=0.5, n_leaves=2)
+    gradient = jax.grad(decay)(net, None)
     first, second = gradient.model.body.layers
     for got, weights in zip(jax.tree.leaves(first), jax.tree.leaves(net.model.body.layers[0])):
         np.testing.assert_allclose(got, 0.5 * weights, rtol=1e-6)

@@ -18,6 +18,7 @@ from thetax.data.graphs import Graph
 from thetax.explain import calibration, ntk, saliency, sharpness
 from thetax.layers import GCN, MessagePassing
 from thetax.models import GNN, at_nodes, of_edge_weights, of_features
+from thetax.models.graphs import FixedGraph
 from thetax.serialise import load, save
 from thetax.threat import L2, Linf
 from thetax.train import Silent, cross_entropy, descend, fit, load_weights, save_weights
@@ -199,3 +200,16 @@ def test_bad_input_is_refused():
         of_edge_weights(MessagePassing(), GRAPH)(jnp.ones(3))
     with pytest.raises(ValueError, match="expected a row for each of the 6 nodes"):
         of_features(NET, GRAPH)(jnp.ones((2, 3)))
+
+
+def test_fixed_graphs_with_equal_arrays_are_equal():
+    one, same = (FixedGraph(Graph.from_edges([(0, 1), (1, 2)], np.eye(3))) for _ in range(2))
+    assert one == same
+    assert hash(one) == hash(same)
+    for other in (
+        Graph.from_edges([(0, 1), (0, 2)], np.eye(3)),
+        Graph.from_edges([(0, 1), (1, 2)], 2 * np.eye(3)),
+        Graph.from_edges([(0, 1), (1, 2)], np.eye(3), weights=[1.0, 1.0]),
+        Graph.from_nodes(np.eye(3)),
+    ):
+        assert one != FixedGraph(other)

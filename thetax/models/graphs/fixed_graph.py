@@ -9,13 +9,16 @@ curvature, calibration and certificates take the result as any other model. Its 
 the model; the graph is no parameter.
 """
 
+import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
@@ -27,7 +30,8 @@ from ...data.graphs import Graph
 class FixedGraph:
     """A graph as static data of a model.
 
-    Two are equal if they hold identical array objects, so that compiled functions are reused.
+    Two are equal if their arrays are, so that compiled functions are reused. Arrays are compared by
+    a digest, which is computed once.
     """
 
     graph: Graph
@@ -50,14 +54,19 @@ class FixedGraph:
             )
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, FixedGraph) and self._identity() == other._identity()
+        return isinstance(other, FixedGraph) and self._digest == other._digest
 
     def __hash__(self) -> int:
-        return hash(self._identity())
+        return hash(self._digest)
 
-    def _identity(self) -> Any:
+    @cached_property
+    def _digest(self) -> bytes:
         leaves, structure = jax.tree.flatten(self.graph)
-        return tuple(map(id, leaves)), structure
+        digest = hashlib.blake2b(str(structure).encode())
+        for leaf in map(np.asarray, leaves):
+            digest.update(f"{leaf.dtype}{leaf.shape}".encode())
+            digest.update(np.ascontiguousarray(leaf).view(np.uint8))
+        return digest.digest()
 
 
 class NodeModel(eqx.Module):

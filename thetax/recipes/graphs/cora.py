@@ -90,11 +90,13 @@ def methods(data: str) -> dict[str, Method]:
 
 
 @recorded
-def with_first_layer_decay(objective: Objective, *, strength: float) -> Objective:
-    r"""The objective plus $\frac{\mu}{2} \|\theta_1\|^2$, the parameters of the first layer."""
+def with_first_layer_decay(objective: Objective, *, strength: float, n_leaves: int) -> Objective:
+    r"""The objective plus $\frac{\mu}{2} \|\theta_1\|^2$, the parameters of the first layer, which
+    are the first leaves of the model.
+    """
 
     def decayed(model, batch, *, key=None):
-        first = model.model.body.layers[0]
+        first = jax.tree.leaves(model)[:n_leaves]
         return objective(model, batch, key=key) + strength / 2 * tree.dot(first, first)
 
     return decayed
@@ -213,9 +215,6 @@ def _train(
     valid: Batch,
 ) -> tuple[FitResult, Objective]:
     key_init, key_fit = jr.split(job.key)
-    add_decay = weight_decay if method.decay_all else with_first_layer_decay
-    objective = add_decay(cross_entropy, strength=method.decay)
-    optimiser = optax.adam(method.learning_rate)
     d = papers.graph.nodes.shape[1]
 
     def init(*, key):
@@ -223,6 +222,14 @@ def _train(
         return at_nodes(net, papers.graph)
 
     nets = Ensemble.init(init, n_seeds, key=key_init)
+    first = jax.eval_shape(init, key=key_init).model.body.layers[0]
+    add_decay = (
+        weight_decay
+        if method.decay_all
+        else partial(with_first_layer_decay, n_leaves=len(jax.tree.leaves(first)))
+    )
+    objective = add_decay(cross_entropy, strength=method.decay)
+    optimiser = optax.adam(method.learning_rate)
     result = fit(
         per_member(keep_best(descend(objective, optimiser), validation_score, valid)),
         nets,

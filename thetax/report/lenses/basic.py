@@ -45,6 +45,8 @@ def _final_metrics(result: explain.signal.TrainingCurves) -> dict[str, str]:
             metrics[" ".join(filter(None, words))] = f"{values[-1]:.4g}"
     return metrics
 
+NO_LAYER_OUTPUTS = "no layer returns an array; for layers of graphs see the sections about graphs."
+
 
 @lens(
     "Learning curves",
@@ -169,7 +171,10 @@ def _weights(outcome: Outcome) -> explain.signal.WeightStatistics:
     ),
 )
 def _activations(outcome: Outcome) -> explain.signal.ActivationStatistics:
-    return explain.activation_statistics(outcome.model, probe_examples(outcome)[0])
+    result = explain.activation_statistics(outcome.model, probe_examples(outcome)[0])
+    if not result.layers:
+        raise LensUnavailable(NO_LAYER_OUTPUTS)
+    return result
 
 
 def _gradient_metrics(result: explain.signal.GradientNorms) -> dict[str, str]:
@@ -196,10 +201,13 @@ def _gradients(outcome: Outcome) -> explain.signal.GradientNorms:
             "probed in one pass."
         )
     try:
-        return explain.gradient_norms(outcome.objective, outcome.model, probe_examples(outcome))
+        result = explain.gradient_norms(outcome.objective, outcome.model, probe_examples(outcome))
     # An objective that perturbs its inputs (adversarial training) cannot be probed by layers.
     except ValueError as reason:
         raise LensUnavailable(f"the layers cannot be probed: {reason}") from None
+    if not result.layers:
+        raise LensUnavailable(NO_LAYER_OUTPUTS)
+    return result
 
 
 def probe_examples(outcome: Outcome) -> Batch:
