@@ -30,6 +30,7 @@ MAX_NAMED_LAYERS = 8
 MAX_NAMED_GRAPHS = 20
 MAX_DRAWN_NODES = 200  # of a larger graph a part is drawn
 MAX_NUMBERED_NODES = 40
+LEGEND_CHARACTERS = 88  # that fit below a figure, with 6 for each coloured box
 LAYOUT_STEPS = 100
 NEGLIGIBLE = 1e-3  # importance of a node, relative to the largest, that is not drawn
 
@@ -85,8 +86,10 @@ def _node_predictions(result: NodePredictions, theme: Theme) -> Figure:
             Patch(color=colour, label=name)
             for colour, name in zip(class_colours(theme, len(result.classes)), result.classes)
         ]
+        longest = max(map(len, result.classes))
+        columns = int(np.clip(LEGEND_CHARACTERS // (longest + 6), 1, 4))
         figure.legend(
-            handles=handles, frameon=False, fontsize=8, ncols=4, loc="outside lower center"
+            handles=handles, frameon=False, fontsize=8, ncols=columns, loc="outside lower center"
         )
     return figure
 
