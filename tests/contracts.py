@@ -852,12 +852,7 @@ SETS = [  # of five elements
     ),
     ModelRow("PointNet", pointnet, (5, 3), (5, 2)),
     ModelRow("PointNet dropout", partial(pointnet, dropout=0.5), (5, 3), draws=True),
-    ModelRow(
-        "PointNet BatchNorm",
-        partial(pointnet, input_transform=False, normalise=BatchNorm.init),
-        (5, 3),
-        batch=True,
-    ),
+    ModelRow("PointNet BatchNorm", partial(pointnet, normalise=BatchNorm.init), (5, 3), batch=True),
     ModelRow(
         "PointNetSegmentation",
         partial(PointNetSegmentation.init, 2, widths=NARROW),

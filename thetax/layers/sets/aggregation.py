@@ -5,6 +5,7 @@ r"""Permutation-invariant aggregations of the elements of a set: sum, mean, max,
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
@@ -50,6 +51,26 @@ def aggregate_set(x: Elements, how: str | Sequence[str] = "sum") -> Float[Array,
     return (largest + jnp.log(jnp.where(total > 0, total, 1))).astype(points.dtype)
 
 
+@jax.custom_jvp
+def largest(points: Float[Array, "n d"]) -> Float[Array, " d"]:
+    """The maximum of every column, whose gradient goes to the first row that attains it.
+
+    The derivative of `jnp.max` compares the entries with the maximum. After fusion a compiler may
+    compute an entry twice with different rounding, and then no entry is equal; an index is safe.
+
+    >>> jax.grad(lambda x: largest(x).sum())(jnp.array([[1.0], [3.0], [3.0]])).ravel().tolist()
+    [0.0, 1.0, 0.0]
+    """
+    return points.max(axis=0)
+
+
+@largest.defjvp
+def _largest_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    (points,), (slopes,) = primals, tangents
+    is_first = jnp.arange(len(points))[:, None] == jnp.argmax(points, axis=0)[None]
+    return largest(points), jnp.where(is_first, slopes, 0).sum(axis=0)
+
+
 def check_aggregation(name: str, how: str | Sequence[str]) -> None:
     """Raises `ValueError` unless `how` is an aggregation, or a sequence of them.
 
@@ -75,6 +96,6 @@ def _sum(points: Float[Array, "n d"], mask: Bool[Array, " n"] | None) -> Float[A
 
 def _max(points: Float[Array, "n d"], mask: Bool[Array, " n"] | None) -> Float[Array, " d"]:
     if mask is None:
-        return points.max(axis=0)
-    lowest = jnp.where(mask[:, None], points, -jnp.inf).max(axis=0)
-    return jnp.where(jnp.isneginf(lowest), 0, lowest)
+        return largest(points)
+    of_elements = largest(jnp.where(mask[:, None], points, -jnp.inf))
+    return jnp.where(jnp.isneginf(of_elements), 0, of_elements)

@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ...check import expect_count
 from ...data.sets import PointSet
+from .aggregation import largest
 from .inputs import Elements, split_set
 from .shared_mlp import SharedMLP
 
@@ -143,7 +144,7 @@ class SetAbstraction(eqx.Module):
         centres = positions[farthest_points(by_position, self.n_centres)]
         neighbours, found = ball_query(by_position, centres, radius=self.radius, k=k)
         messages = self.messages(points, centres, neighbours)
-        features = jnp.where(found[..., None], messages, -jnp.inf).max(axis=1)
+        features = jax.vmap(largest)(jnp.where(found[..., None], messages, -jnp.inf))
         features = jnp.where(jnp.isneginf(features), 0, features)
         rows = jnp.concatenate([centres, features], axis=1)
         if mask is None:
