@@ -48,8 +48,10 @@ def shared(net: SharedMLP, X: np.ndarray) -> np.ndarray:
     return np.array(rows)
 
 
-def transform(net: TNet, X: np.ndarray) -> np.ndarray:
-    """The matrix of a T-net."""
+def transform(net: TNet | None, X: np.ndarray) -> np.ndarray:
+    """The matrix of a T-net; without one the identity."""
+    if net is None:
+        return np.eye(X.shape[1])
     h = shared(net.points, X).max(axis=0)
     h = h if net.head is None else shared(net.head, h[None])[0]
     return affine(net.last, h).reshape(X.shape[1], X.shape[1])

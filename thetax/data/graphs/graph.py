@@ -255,18 +255,16 @@ def pad_graph(graph: Graph, *, n_nodes: int, n_edges: int) -> Graph:
             f"n_edges={n_edges}. Both must be at least as large, and padded edges need one more "
             "node."
         )
-    more = lambda values, n, fill: (
-        None
-        if values is None
-        else jnp.pad(values, ((0, n), *[(0, 0)] * (values.ndim - 1)), constant_values=fill)
+    more = lambda values, n, fill: jnp.pad(
+        values, ((0, n), *[(0, 0)] * (values.ndim - 1)), constant_values=fill
     )
     nodes, edges = n_nodes - v, n_edges - e
     return Graph(
         more(graph.nodes, nodes, 0),
         more(graph.senders, edges, n_nodes - 1),
         more(graph.receivers, edges, n_nodes - 1),
-        more(graph.edges, edges, 0),
-        more(graph.weights, edges, 0),
+        None if graph.edges is None else more(graph.edges, edges, 0),
+        None if graph.weights is None else more(graph.weights, edges, 0),
         more(graph.graph_ids, nodes, 1 if graph.n_graphs is None else graph.n_graphs),
         graph.n_graphs,
     )
@@ -290,13 +288,12 @@ def batch_graphs(
         )
     sizes = [graph.n_nodes for graph in graphs]
     starts = np.cumsum([0, *sizes[:-1]])
-    join = lambda parts: None if parts[0] is None else jnp.concatenate(parts)
     union = Graph(
-        join([graph.nodes for graph in graphs]),
-        join([graph.senders + int(start) for graph, start in zip(graphs, starts)]),
-        join([graph.receivers + int(start) for graph, start in zip(graphs, starts)]),
-        join([graph.edges for graph in graphs]),
-        join([graph.weights for graph in graphs]),
+        jnp.concatenate([graph.nodes for graph in graphs]),
+        jnp.concatenate([graph.senders + int(start) for graph, start in zip(graphs, starts)]),
+        jnp.concatenate([graph.receivers + int(start) for graph, start in zip(graphs, starts)]),
+        _join([graph.edges for graph in graphs]),
+        _join([graph.weights for graph in graphs]),
         jnp.asarray(np.repeat(np.arange(len(graphs)), sizes), jnp.int32),
         len(graphs),
     )
@@ -304,6 +301,11 @@ def batch_graphs(
         return union
     n_nodes = union.n_nodes + 1 if n_nodes is None else n_nodes
     return pad_graph(union, n_nodes=n_nodes, n_edges=union.n_edges if n_edges is None else n_edges)
+
+
+def _join(parts: list[Array | None]) -> Array | None:
+    given = [part for part in parts if part is not None]
+    return jnp.concatenate(given) if given else None
 
 
 def stack_graphs(

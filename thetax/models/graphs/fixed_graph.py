@@ -65,7 +65,7 @@ class FixedGraph:
         digest = hashlib.blake2b(str(structure).encode())
         for leaf in map(np.asarray, leaves):
             digest.update(f"{leaf.dtype}{leaf.shape}".encode())
-            digest.update(np.ascontiguousarray(leaf).view(np.uint8))
+            digest.update(leaf.tobytes())
         return digest.digest()
 
 

@@ -45,6 +45,7 @@ def _final_metrics(result: explain.signal.TrainingCurves) -> dict[str, str]:
             metrics[" ".join(filter(None, words))] = f"{values[-1]:.4g}"
     return metrics
 
+
 NO_LAYER_OUTPUTS = "no layer returns an array; for layers of graphs see the sections about graphs."
 
 
