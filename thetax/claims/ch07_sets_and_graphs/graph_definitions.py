@@ -229,7 +229,7 @@ def node_and_graph_classification(key, rng):
     batch = stack_graphs(shapes), jnp.repeat(jnp.arange(2), len(sizes))
     of_shapes = train(
         lambda net, key: cross_entropy(net, batch),
-        GNN.init(1, 8, 2, layer="gin", readout="mean", key=key),
+        GNN.init(1, 16, 2, layer="gin", activation=jnp.tanh, readout="mean", key=key),
         adam,
         steps=100,
         key=key,
