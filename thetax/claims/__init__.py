@@ -21,14 +21,14 @@ from .engine import claim as claim
 from .engine import close as close
 from .engine import close_derivative as close_derivative
 from .engine import coverage as coverage
+from .engine import decreasing as decreasing
 from .engine import equal as equal
 from .engine import erratum as erratum
-from .engine import falls as falls
 from .engine import find_claims as find_claims
 from .engine import heading as heading
-from .engine import likely as likely
+from .engine import increasing as increasing
+from .engine import not_rejected as not_rejected
 from .engine import refuted as refuted
-from .engine import rises as rises
 from .engine import rows as rows
 from .engine import run_claim as run_claim
 from .engine import verify as verify
@@ -51,14 +51,14 @@ __all__ = [
     "close",
     "close_derivative",
     "coverage",
+    "decreasing",
     "equal",
     "erratum",
-    "falls",
     "find_claims",
     "heading",
-    "likely",
+    "increasing",
+    "not_rejected",
     "refuted",
-    "rises",
     "rows",
     "run_claim",
     "verify",

@@ -7,7 +7,7 @@ from scipy import stats
 
 from ... import data, explain, layers, models
 from ...plot import Panel
-from ..engine.check import at_least, at_most, close, equal, falls, rises
+from ..engine.check import at_least, at_most, close, decreasing, equal, increasing
 from ..engine.claim import Verdict, claim, erratum
 from .crosstalk import one_step
 from .hopfield import each, random_patterns
@@ -118,12 +118,12 @@ def bound(key):
         ),
         close("logarithms of the flips at d/(2 ln d)", np.log(ln), np.log(tails), tolerance=1e-9),
         close("flips at d/(2 ln d)", ln, [0.101, 0.089, 0.073], tolerance=5e-4),
-        falls("these flips decrease with d", ln),
-        rises(
+        decreasing("these flips decrease with d", ln),
+        increasing(
             "flips at d/(1.5 ln d), d up to 1e15", expected_flips(MANY / (1.5 * np.log(MANY)), MANY)
         ),
-        falls("flips in all patterns at d/(4 ln d)", flips_in_all(4)),
-        rises("flips in all patterns at d/(3 ln d)", flips_in_all(3)),
+        decreasing("flips in all patterns at d/(4 ln d)", flips_in_all(4)),
+        increasing("flips in all patterns at d/(3 ln d)", flips_in_all(3)),
         at_least("d = 1,000: patterns stable, n = 50", shares[0], 0.97, method="trend"),
         at_most("d = 1,000: patterns stable, n = 138", shares[1], 0.2, method="trend"),
         assumed=("signs independent and fair",),
@@ -154,11 +154,11 @@ def bound_erratum(key):
     the expected flips in a pattern vanish as $d$ grows. A bound that leaves $n$ free also allows
     $n = d$, where they grow."""
     return Verdict(
-        falls(
+        decreasing(
             "flips, n = d/(2 log₂ d), d up to 1e15",
             expected_flips(MANY / (2 * np.log2(MANY)), MANY),
         ),
-        printed=[falls("flips, n = d, d up to 1e15", expected_flips(MANY, MANY))],
+        printed=[decreasing("flips, n = d, d up to 1e15", expected_flips(MANY, MANY))],
     )
 
 

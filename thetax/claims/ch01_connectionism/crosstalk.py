@@ -8,7 +8,7 @@ from scipy import integrate, special, stats
 
 from ... import explain, models
 from ...plot import Panel
-from ..engine.check import at_least, at_most, close, equal, likely, refuted, within
+from ..engine.check import at_least, at_most, close, equal, not_rejected, refuted, within
 from ..engine.claim import Verdict, claim, erratum
 from .hopfield import each, random_patterns
 
@@ -164,7 +164,7 @@ def distribution(key):
                 false_alarm=6e-5,
             )
         ),
-        likely(
+        not_rejected(
             "4,000 draws of one entry are normal, after smoothing its steps of 2/d",
             normal,
             false_alarm=1e-5,

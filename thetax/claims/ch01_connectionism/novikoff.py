@@ -7,7 +7,7 @@ from scipy.stats import spearmanr
 
 from ... import models
 from ...plot import Panel
-from ..engine.check import at_least, at_most, close, equal, falls, refuted
+from ..engine.check import at_least, at_most, close, decreasing, equal, refuted
 from ..engine.claim import Verdict, claim, erratum
 from .points import separable_points
 
@@ -216,7 +216,7 @@ def margin_vs_steps(rng):
     mean = updates.mean(axis=1)
     return Verdict(
         equal("separated", fit.separated, True),
-        falls("mean updates", mean),
+        decreasing("mean updates", mean),
         at_most("updates", updates, bound),
         at_most("Spearman's ρ of γ and the mean", spearmanr(gammas, mean)[0], -0.9, method="trend"),
         figure=Panel(

@@ -7,7 +7,7 @@ from scipy import stats
 
 from ... import certify
 from ...plot import Panel
-from ..engine.check import close, equal, falls, likely, rises
+from ..engine.check import close, decreasing, equal, increasing, not_rejected
 from ..engine.claim import Verdict, claim, erratum
 from .cover import separable_share
 
@@ -46,10 +46,12 @@ def transition(rng):
             [stats.binom.cdf(d - 1, n - 1, 0.5) for n, d in grid],
         ),
         close("F at 1.5 d and 2.5 d, d = 5, 20, 100", sides, printed, tolerance=6e-4),
-        rises("F at 1.5 d", [low for low, _ in sides]),
-        falls("F at 2.5 d", [high for _, high in sides]),
+        increasing("F at 1.5 d", [low for low, _ in sides]),
+        decreasing("F at 2.5 d", [high for _, high in sides]),
         *[
-            likely(f"{k} of {tries} random labellings of {n} points in ℝ²⁰", p, false_alarm=5e-5)
+            not_rejected(
+                f"{k} of {tries} random labellings of {n} points in ℝ²⁰", p, false_alarm=5e-5
+            )
             for k, n, p in zip(hits, points, tests)
         ],
         figure=Panel(
@@ -86,11 +88,11 @@ def transition_erratum(key):
     number = [certify.cover_count(n, d) for n in ns]
     share = [float(certify.cover_fraction(n, d)) for n in ns]
     return Verdict(
-        falls("share, n = 7 … 59, d = 6", share),
+        decreasing("share, n = 7 … 59, d = 6", share),
         equal("share below 10⁻⁹ at n = 59", share[-1] < 1e-9, True),
-        rises("number", number),
+        increasing("number", number),
         printed=[
-            falls("number, n = 7 … 59, d = 6", number),
+            decreasing("number, n = 7 … 59, d = 6", number),
             equal("number below 1 at n = 59", number[-1] < 1, True),
         ],
     )

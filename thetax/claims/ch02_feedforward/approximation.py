@@ -10,7 +10,7 @@ from scipy import special, stats
 from ... import explain, layers, models
 from ...core import predict
 from ...plot import Chart, Panel
-from ..engine.check import at_least, at_most, close, equal, falls, refuted
+from ..engine.check import at_least, at_most, close, decreasing, equal, refuted
 from ..engine.claim import Verdict, claim
 
 PREDICT = jax.jit(predict)
@@ -359,7 +359,7 @@ def leshno(key):
     best = Polynomial.fit(even, np.asarray(target(even)), 3)
     cubic_error = np.abs(best(FINE) - np.asarray(target(FINE))).max()
     return Verdict(
-        falls("largest error of 5, 20, 80, 320 tanh units", errors),
+        decreasing("largest error of 5, 20, 80, 320 tanh units", errors),
         at_most("largest error of 320 tanh units", errors[-1], 0.02),
         equal("dimension of the span of 5, 20, 80, 320 units z³", ranks, [4, 4, 4, 4]),
         at_least(
@@ -421,7 +421,10 @@ def lifting(key):
     a, b = finer_grid.T
     points = {name: (widths, e) for name, e in errors.items()}
     return Verdict(
-        *[falls(f"largest error for {name}, 10, 30, 100 units", e) for name, e in errors.items()],
+        *[
+            decreasing(f"largest error for {name}, 10, 30, 100 units", e)
+            for name, e in errors.items()
+        ],
         *[
             at_most(f"largest error for {name}, 100 units", e[-1], 5e-3)
             for name, e in errors.items()

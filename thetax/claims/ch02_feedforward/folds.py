@@ -12,7 +12,7 @@ from ... import certify, explain, layers
 from ...layers import Chain, Linear
 from ...models import MLP
 from ...plot import Panel
-from ..engine.check import at_least, at_most, equal, refuted, rises
+from ..engine.check import at_least, at_most, equal, increasing, refuted
 from ..engine.claim import Verdict, claim, erratum
 
 BOUND_SIZES = [(1, (1, 1)), (2, (3, 2, 4)), (2, (4, 4)), (3, (2, 5, 3)), (4, (5, 3, 2, 6))]
@@ -222,7 +222,7 @@ def depth_against_width(key):
             [certify.zaslavsky_bound(int(L) * m, inputs=1) for L in depth],
         ),
         at_least("16 units: deep over shallow", deep[-1] / shallow[-1], 10.0),
-        rises("deep over shallow", deep / shallow),
+        increasing("deep over shallow", deep / shallow),
         at_least("each layer multiplies the pieces by nearly m", deep[1:] / deep[:-1], 0.9 * m),
         refuted(
             at_least(

@@ -10,7 +10,7 @@ from scipy import optimize, special
 from ... import models, train, tree
 from ...core import run
 from ...plot import Chart, Panel
-from ..engine.check import at_least, at_most, close, falls, rises
+from ..engine.check import at_least, at_most, close, decreasing, increasing
 from ..engine.claim import Verdict, claim
 
 STEPS = 20_000
@@ -78,8 +78,8 @@ def logistic_fit(rng):
         ),
         at_most(f"loss after {STEPS:,} steps of SGD, above the minimum", sgd_loss - min_loss, 5e-3),
         at_least("loss after SGD is not below the minimum", sgd_loss - min_loss, 0.0),
-        rises("length of w on separable data", np.asarray(norms)[checkpoints]),
-        falls("loss on separable data", np.asarray(info.loss)[checkpoints]),
+        increasing("length of w on separable data", np.asarray(norms)[checkpoints]),
+        decreasing("loss on separable data", np.asarray(info.loss)[checkpoints]),
         at_most("final loss on separable data", np.asarray(info.loss)[-1], 0.05),
         assumptions=[at_least("loss at the minimum: the classes overlap", min_loss, 0.1)],
         figure=Chart(

@@ -12,7 +12,7 @@ from scipy.optimize import linprog, minimize_scalar
 
 from ... import explain, layers, models
 from ...plot import Panel
-from ..engine.check import at_least, at_most, between, close, equal, falls, refuted
+from ..engine.check import at_least, at_most, between, close, decreasing, equal, refuted
 from ..engine.claim import Verdict, claim, erratum
 
 
@@ -262,7 +262,7 @@ def dense(key):
             "error of three functions, against ω(f, 1/m)", join(errors), join(bounds), slack=1e-9
         ),
         *[
-            falls(f"error, {name}, each time with 4 times the pieces", error[::2])
+            decreasing(f"error, {name}, each time with 4 times the pieces", error[::2])
             for name, error in errors.items()
         ],
         at_most(
@@ -321,7 +321,7 @@ def universal(key, scale):
     ]
     line_errors = [np.abs(y - np.exp(-(x**2))).max() for y in interpolants]
     return Verdict(
-        falls(
+        decreasing(
             f"largest error on 1,000 test points, {widths} units, median of three networks", errors
         ),
         at_most(f"largest error of {widths[-1]} units", errors[-1], limit),

@@ -7,7 +7,7 @@ from scipy.optimize import brentq
 
 from ... import explain
 from ...plot import Panel
-from ..engine.check import at_least, at_most, close, equal, falls, refuted
+from ..engine.check import at_least, at_most, close, decreasing, equal, refuted
 from ..engine.claim import Verdict, claim, erratum
 from ..engine.numpy_rng import numpy_rng
 from .problems import descent, hills, least_squares, quadratic, ripples, spectrum
@@ -100,7 +100,7 @@ def critical_printed(key):
     implied_bound = lambda factor: np.sqrt(2 * problem.L * h[0] / factor)  # solved for min ‖∇h‖
     min_gradients = np.stack([size[:T].min(axis=0) for T in times])
     decreases = np.stack([np.sum(size[:T] ** 2, axis=0) for T in times]) / (2 * problem.L)
-    falling_bound = lambda factors: falls(
+    falling_bound = lambda factors: decreasing(
         "bound the line implies for run 1, T = 10, 100, 400",
         [implied_bound(factor)[0] for factor in factors],
         method="closed form",

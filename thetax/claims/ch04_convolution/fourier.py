@@ -8,7 +8,7 @@ from scipy.linalg import null_space
 
 from ... import layers
 from ...plot import Panel
-from ..engine.check import at_most, close, equal, falls, refuted
+from ..engine.check import at_most, close, decreasing, equal, refuted
 from ..engine.claim import Verdict, claim, erratum
 from .signals import (
     DT,
@@ -255,7 +255,7 @@ def kernel_is_a_distribution(rng):
 
     changes = [change(width, wave(5.0)) for width in widths]
     return Verdict(
-        falls(
+        decreasing(
             "a wave of length 5: change by bumps of widths 0.4, 0.2, 0.1",
             changes,
             method="brute force",

@@ -19,10 +19,10 @@ from ..engine.check import (
     between,
     close,
     close_derivative,
+    decreasing,
     equal,
-    falls,
+    increasing,
     refuted,
-    rises,
 )
 from ..engine.claim import Verdict, claim
 
@@ -98,8 +98,8 @@ def a_pyramid(key):
     return Verdict(
         equal("the last image", sizes[-3], [4, 1, 1]),
         equal("sizes of the vector and of the logits", [*sizes[-2], *sizes[-1]], [4, 3]),
-        rises("channels", [size[0] for size in sizes if len(size) == 3][::3]),
-        falls("pixels", pixels),
+        increasing("channels", [size[0] for size in sizes if len(size) == 3][::3]),
+        decreasing("pixels", pixels),
         close_derivative("the gradient by every parameter", gradient, numeric, tolerance=1e-7),
         close(
             "features of 64 translations, against those of the first",
@@ -383,8 +383,8 @@ def residual(key):
             10.0,
         ),
         at_most("gradient norm through 50 plain layers", plain_lengths[-1], 1e-3),
-        rises("channels of the stages", [c for c, _, _ in sizes]),
-        falls("pixels of the stages", [h * w for _, h, w in sizes]),
+        increasing("channels of the stages", [c for c, _, _ in sizes]),
+        decreasing("pixels of the stages", [h * w for _, h, w in sizes]),
         figure=Panel(
             "number of layers",
             "norm of the gradient",

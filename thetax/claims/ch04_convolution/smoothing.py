@@ -6,7 +6,7 @@ from scipy import stats
 from scipy.integrate import cumulative_trapezoid
 
 from ...plot import Chart, Panel
-from ..engine.check import at_most, close, equal, falls, likely, refuted, within
+from ..engine.check import at_most, close, decreasing, equal, not_rejected, refuted, within
 from ..engine.claim import Verdict, claim, erratum
 from .signals import T, bump, convolve_channel, convolve_fft, convolve_on_grid
 
@@ -58,12 +58,12 @@ def sum_density(rng):
             1.0,
             tolerance=1e-5,
         ),
-        likely(
+        not_rejected(
             "100,000 such sums have this density (Kolmogorov-Smirnov)",
             stats.kstest(sums, below).pvalue,
         ),
         refuted(
-            likely(
+            not_rejected(
                 "100,000 such sums have the triangle density",
                 stats.kstest(sums, stats.triang(0.5, 0, 2).cdf).pvalue,
             )
@@ -94,7 +94,7 @@ def independence(key, rng):
     u, v = rng.random((2, N))
     _, _, below = density_of_sum(np.ones_like, np.ones_like)
     z = np.asarray(jr.normal(key, (N,)))
-    follows = lambda name, sums: likely(name, stats.kstest(sums, below).pvalue)
+    follows = lambda name, sums: not_rejected(name, stats.kstest(sums, below).pvalue)
     return Verdict(
         follows("independent", u + v),
         within(
@@ -137,8 +137,8 @@ def smoothing(rng):
     expected_gain = np.exp(-2 * (np.pi * 1.5 * np.arange(n // 2 + 1) / n) ** 2)
     fastest = 2 * np.arange(n) % 4 - 1.0
     return Verdict(
-        falls("total variation", variation),
-        falls("energy above an eighth of the frequencies", energy),
+        decreasing("total variation", variation),
+        decreasing("energy above an eighth of the frequencies", energy),
         close(
             "a constant", convolve_channel(bumps[2], np.ones(n), boundary="circular"), np.ones(n)
         ),

@@ -12,7 +12,7 @@ from ... import models, train, tree
 from ...core import run
 from ...layers import GRU, AdditiveAttention
 from ...plot import Panel
-from ..engine.check import at_least, at_most, close, close_derivative, equal, falls, refuted
+from ..engine.check import at_least, at_most, close, close_derivative, decreasing, equal, refuted
 from ..engine.claim import Verdict, claim, erratum
 from ..engine.differences import jacobian
 
@@ -181,7 +181,7 @@ def bottleneck(key):
     ]
     return Verdict(
         equal("rank of ∂ζ/∂x, dim ζ = 6, 1, 2 and 5 inputs of 4 numbers", ranks, [4, 6, 6]),
-        falls("share of sequences copied without error: lengths 3, 6 and 12", accuracies),
+        decreasing("share of sequences copied without error: lengths 3, 6 and 12", accuracies),
         at_least("share copied without error, length 3", accuracies[0], 0.9),
         at_most("share copied without error, length 12", accuracies[-1], 0.3),
         at_least("share copied without error, length 12, with attention", with_attention, 0.95),

@@ -12,7 +12,7 @@ from ... import data, layers, train, tree
 from ...core import predict, run
 from ...layers import GRU, LSTM, Elman, LSTMState
 from ...plot import Panel
-from ..engine.check import at_least, at_most, close, close_derivative, equal, falls, refuted
+from ..engine.check import at_least, at_most, close, close_derivative, decreasing, equal, refuted
 from ..engine.claim import Verdict, claim
 from ..engine.numpy_rng import numpy_rng
 from .by_loop import gru, lstm, weight_gradients
@@ -376,7 +376,7 @@ def imitation(key):
     )
     filtered = lfilter([1.0], [1.0, -0.6, 0.3], np.asarray(test[0, :, 0]))
     return Verdict(
-        falls(
+        decreasing(
             "test error over standard deviation, widths 2, 8 and 32",
             [float(e) for e, _ in results.values()],
         ),

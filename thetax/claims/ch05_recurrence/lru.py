@@ -10,7 +10,7 @@ from ... import layers, models, train
 from ...core import predict, run
 from ...layers import LRU
 from ...plot import Panel
-from ..engine.check import at_least, at_most, close, close_derivative, equal, likely, refuted
+from ..engine.check import at_least, at_most, close, close_derivative, equal, not_rejected, refuted
 from ..engine.claim import Verdict, claim
 from .by_loop import outputs, weight_gradients
 
@@ -139,17 +139,17 @@ def begins(key):
         except ValueError:
             rejected.append(True)
     return Verdict(
-        likely(
+        not_rejected(
             "|λ| uniform: Kolmogorov-Smirnov, 5,000",
             p(np.abs(lam), stats.uniform(low, high - low)),
             false_alarm=1e-4,
         ),
-        likely(
+        not_rejected(
             "arg λ uniform",
             p(np.angle(lam) % (2 * np.pi), stats.uniform(0, 2 * np.pi)),
             false_alarm=1e-4,
         ),
-        refuted(likely("λ uniform on the annulus", p(np.abs(lam), disk), false_alarm=1e-4)),
+        refuted(not_rejected("λ uniform on the annulus", p(np.abs(lam), disk), false_alarm=1e-4)),
         equal("ν at r = 0 and 1", ends, [np.inf, -np.inf]),
         equal("radii of 0 and of 1 are rejected", rejected, [True, True]),
         figure=Panel(

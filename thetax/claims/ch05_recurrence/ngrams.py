@@ -9,7 +9,7 @@ import numpy as np
 from ... import data, layers, models
 from ...models import NGram
 from ...plot import Panel
-from ..engine.check import at_least, at_most, close, close_derivative, equal, falls, refuted
+from ..engine.check import at_least, at_most, close, close_derivative, decreasing, equal, refuted
 from ..engine.claim import Verdict, claim, erratum
 from ..engine.differences import jacobian
 
@@ -233,7 +233,7 @@ def ngram(rng):
             last_probabilities(cell, pairs).reshape(3, 3, 3),
             counts / counts.sum(axis=2, keepdims=True),
         ),
-        falls("divergence from the truth: 200, 2,000 and 20,000 words", divergences),
+        decreasing("divergence from the truth: 200, 2,000 and 20,000 words", divergences),
         at_most("divergence, 20,000 words", divergences[-1], 0.01),
         equal("p after a change of the third-last word", after_0, after_2),
         refuted(
@@ -243,7 +243,7 @@ def ngram(rng):
                 last_probabilities(cell, pairs[6:]),
             )
         ),
-        falls(
+        decreasing(
             "perplexity on new text, N = 0, 1 and 2", [perplexities[order] for order in range(3)]
         ),
         at_least("perplexity, N = 3 over N = 2", perplexities[3] / perplexities[2], 0.999),

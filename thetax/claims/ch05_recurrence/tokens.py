@@ -12,7 +12,7 @@ from scipy.special import log_softmax, softmax
 from ... import layers, models, train, tree
 from ...layers import Elman, Linear, Recurrent
 from ...models import EncoderDecoder, LanguageModelCell, SequenceClassifier
-from ..engine.check import close, close_derivative, equal, likely, refuted
+from ..engine.check import close, close_derivative, equal, not_rejected, refuted
 from ..engine.claim import Verdict, claim
 from ..engine.differences import jacobian
 from ..engine.numpy_rng import numpy_rng
@@ -226,7 +226,7 @@ def sequence_to_sequence(key):
             jax.jit(jax.grad(lambda v: likelihood(back(v))))(theta),
             jacobian(lambda v: likelihood(back(v)), theta, step=3e-4),
         ),
-        likely(
+        not_rejected(
             "4,000 sampled pairs, χ² test against μ",
             stats.chisquare(np.bincount(samples @ [3, 1], minlength=9), expected).pvalue,
             false_alarm=1e-4,

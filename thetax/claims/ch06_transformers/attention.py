@@ -18,8 +18,8 @@ from ..engine.check import (
     between,
     close,
     close_derivative,
+    decreasing,
     equal,
-    falls,
     refuted,
     within,
 )
@@ -360,7 +360,7 @@ def dictionary(rng):
                 tolerance=1e-3,
             )
         ),
-        falls("difference, β = 1, 10, 100 and 10³", off[1:5] + 1e-300),
+        decreasing("difference, β = 1, 10, 100 and 10³", off[1:5] + 1e-300),
         figure=Panel(
             "β",
             "difference from the value of the best key",
@@ -457,7 +457,7 @@ def scaling(key, rng):
     return Verdict(
         within("Var(q·k), d = 1, 4 and 64", variance, np.array(sizes, float), error=error),
         within("Var(q·k / √d)", variance / sizes, np.ones(3), error=error / sizes),
-        falls("entropy of the weights, not scaled, d = 4 to 256", spread(unscaled)),
+        decreasing("entropy of the weights, not scaled, d = 4 to 256", spread(unscaled)),
         at_most("entropy at d = 256, not scaled", spread(unscaled)[-1], 0.4),
         between("entropy at d = 256, scaled", spread(scaled)[-1], 2.8, float(np.log(32))),
         at_least("largest weight at d = 256, not scaled", top(unscaled)[-1], 0.85),

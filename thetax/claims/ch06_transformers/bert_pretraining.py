@@ -17,7 +17,7 @@ from ...core import predict
 from ...layers import glorot
 from ...models import GPT, BERTPretraining, SentenceClassifier
 from ...plot import Chart, Panel
-from ..engine.check import at_least, at_most, close, equal, likely, refuted, within
+from ..engine.check import at_least, at_most, close, equal, not_rejected, refuted, within
 from ..engine.claim import Verdict, claim
 from .bert_learning import (
     GAPS,
@@ -149,12 +149,14 @@ def both_sides(key, rng):
             [1.0] * 3,
         ),
         at_least("BERT: accuracy at masked words", bert_right.mean(), 0.9),
-        likely(
+        not_rejected(
             "the decoder is no better than its bound: binomial test, 2,400 words",
             binomial_p_value(pair_right.sum(), pair_right.size, 1 / LETTERS),
         ),
         refuted(
-            likely("nor is BERT", binomial_p_value(bert_right.sum(), bert_right.size, 1 / LETTERS))
+            not_rejected(
+                "nor is BERT", binomial_p_value(bert_right.sum(), bert_right.size, 1 / LETTERS)
+            )
         ),
         at_least(
             "the decoder: accuracy at letters that the left context determines",
@@ -278,7 +280,7 @@ def follows(key, rng):
     share = compared.mean()
     expected = 1 - same_topic_probability(test) / 2
     return Verdict(
-        likely("half of 8,000 pairs are consecutive: binomial test", float(half.pvalue)),
+        not_rejected("half of 8,000 pairs are consecutive: binomial test", float(half.pvalue)),
         equal("only four sentences: random ones equal to the true successor", sum(other), 0),
         at_least("accuracy on pairs of test documents", np.mean(right), 0.95),
         at_most("the same, against comparing topics", np.mean(right), share, slack=0.005),

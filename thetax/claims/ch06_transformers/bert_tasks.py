@@ -20,7 +20,7 @@ from ..engine.check import (
     close,
     close_derivative,
     equal,
-    likely,
+    not_rejected,
     refuted,
     within,
 )
@@ -229,7 +229,7 @@ def sentiment(key, rng):
         key_fit,
     )
     bound = 1 - min(KINDS["before the verdict"], KINDS["elsewhere"])
-    most = lambda hits: likely(
+    most = lambda hits: not_rejected(
         f"no better than 0.7: binomial test, {len(test):,} reviews",
         binomial_p_value(hits, len(test), bound),
     )

@@ -16,7 +16,7 @@ from ... import layers, models, train
 from ...core import predict, run
 from ...layers import Attention, LearnedPositions, Linear
 from ...plot import Chart, Heatmap, Panel
-from ..engine.check import at_least, at_most, close, falls, refuted, within
+from ..engine.check import at_least, at_most, close, decreasing, refuted, within
 from ..engine.claim import Verdict, claim
 from .by_loop import single_precision
 
@@ -171,7 +171,7 @@ def scaling_law(key):
         close("words: loss over the share of words not drawn", loss / never, 1.0, tolerance=0.02),
         within("words: this share, against its mean", never, unseen, error=error),
         *checks_net,
-        falls("network: loss, 100 to 12,800 examples", network),
+        decreasing("network: loss, 100 to 12,800 examples", network),
         figure=Chart(
             Panel(
                 "examples N",

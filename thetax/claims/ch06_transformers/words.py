@@ -13,7 +13,7 @@ from scipy import stats
 from ... import data
 from ...data import WordPiece, mask_tokens, pack_sentences, unpack_sentences
 from ...models import BERT, SentenceClassifier
-from ..engine.check import close, equal, likely, refuted
+from ..engine.check import close, equal, not_rejected, refuted
 from ..engine.claim import Verdict, claim, erratum
 from .bert_learning import CLS, MASK, SEP, SPECIAL, encode_sentences
 from .by_loop import EXACT, linear, norm, perturbed
@@ -288,20 +288,20 @@ def hidden(key, rng):
     alike: Any = stats.chi2_contingency(by_place)
     rate = {"false_alarm": 1e-3}
     return Verdict(
-        likely("selected: 0.15 of 203,000, binomial test", float(share.pvalue), **rate),
-        likely(
+        not_rejected("selected: 0.15 of 203,000, binomial test", float(share.pvalue), **rate),
+        not_rejected(
             "masked, changed and the same: χ²",
             fits(kinds, [0.8, 0.1 * (1 - 1 / V), 0.1 * (1 + 1 / V)]),
             **rate,
         ),
-        refuted(likely("0.8, 0.1 and 0.1 exactly: χ²", fits(kinds, [0.8, 0.1, 0.1]), **rate)),
-        likely("selected uniformly at 7 positions: χ²", float(alike.pvalue), **rate),
-        likely(
+        refuted(not_rejected("0.8, 0.1 and 0.1 exactly: χ²", fits(kinds, [0.8, 0.1, 0.1]), **rate)),
+        not_rejected("selected uniformly at 7 positions: χ²", float(alike.pvalue), **rate),
+        not_rejected(
             "replacements of a word, uniform over the others: χ²",
             fits(steps, np.full(V - 1, 1 / (V - 1))),
             **rate,
         ),
-        likely(
+        not_rejected(
             "all replacements, uniform over the words: χ²", fits(became, np.full(V, 1 / V)), **rate
         ),
         equal("no special token and no padding is selected", (selected & ~word).sum(), 0),

@@ -15,7 +15,7 @@ from ...layers import GCN, Chain, Nodewise, gcn_propagate, he, relu
 from ...models import GNN
 from ...plot import Panel
 from ...train import log_loss
-from ..engine.check import at_least, at_most, close, equal, refuted, rises
+from ..engine.check import at_least, at_most, close, equal, increasing, refuted
 from ..engine.claim import Verdict, claim
 from .coupling_matrix import coupling_matrices
 from .graphs_by_loop import accuracy, train
@@ -166,7 +166,7 @@ def deep_networks(key, rng):
         )
         found[depth] = accuracy(net(graph)[others], labels[others])
     return Verdict(
-        rises("mean cosine at depth 1, 2, 4, ..., 64", alike),
+        increasing("mean cosine at depth 1, 2, 4, ..., 64", alike),
         at_least("mean cosine at depth 64", alike[-1], 0.99),
         at_most("mean cosine at depth 1", alike[0], 0.9),
         at_least("accuracy of 2 layers minus that of 32", found[2] - found[32], 0.1),

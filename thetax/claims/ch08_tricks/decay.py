@@ -13,7 +13,7 @@ from ...core import run
 from ...plot import Panel
 from ..ch03_gradients.problems import descent
 from ..engine import differences
-from ..engine.check import at_least, at_most, close, close_derivative, falls, refuted
+from ..engine.check import at_least, at_most, close, close_derivative, decreasing, refuted
 from ..engine.claim import Verdict, claim, erratum
 from ..engine.numpy_rng import numpy_rng
 
@@ -403,7 +403,7 @@ def lagrangian(key):
             )
             for mu, g in flat.items()
         ],
-        falls("r(μ) over 50 strengths", radii),
+        decreasing("r(μ) over 50 strengths", radii),
         assumptions=[
             at_least("smallest eigenvalue of the Hessian", np.linalg.eigvalsh(X.T @ X)[0], 0.0)
         ],

@@ -10,7 +10,7 @@ from scipy.special import entr, log_softmax, softmax
 from ... import data, models, train
 from ...core import iterate
 from ...plot import Panel
-from ..engine.check import at_least, at_most, between, close, close_derivative, refuted, rises
+from ..engine.check import at_least, at_most, between, close, close_derivative, increasing, refuted
 from ..engine.claim import Verdict, claim, erratum
 from ..engine.differences import jacobian
 
@@ -205,7 +205,7 @@ def soften(rng):
         close(
             "the library's entropy", entropies, [entr(softmax(F / T)).sum() for T in temperatures]
         ),
-        rises("entropy at 50 temperatures", entropies),
+        increasing("entropy at 50 temperatures", entropies),
         close("T → ∞: log k", hot, np.log(6), tolerance=1e-6),
         close("T → ∞: probabilities", p[1e8], np.full(6, 1 / 6), tolerance=1e-6),
         close("T → 0: entropy", cold, 0.0, tolerance=1e-6),

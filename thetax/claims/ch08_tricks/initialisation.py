@@ -10,7 +10,7 @@ from scipy import integrate, stats
 
 from ... import layers
 from ...plot import Panel
-from ..engine.check import at_least, at_most, close, likely, refuted, within
+from ..engine.check import at_least, at_most, close, not_rejected, refuted, within
 from ..engine.claim import Verdict, claim, erratum
 
 GAMMA = 1.7  # the standard deviation of the inputs
@@ -43,7 +43,7 @@ def starts(key):
         checks += [
             within(f"{name}: variance of 10⁶ draws", np.mean(draws**2), sigma**2, error=error),
             within(f"{name}: mean", draws.mean(), 0.0, error=sigma / np.sqrt(n)),
-            likely(
+            not_rejected(
                 f"{name}: Kolmogorov-Smirnov",
                 stats.kstest(draws, exact.cdf).pvalue,
                 false_alarm=1e-3,

@@ -13,7 +13,7 @@ from ...core import predict, run
 from ...explain import infinite_width_limit, kernel_gradient_descent, linearise, ntk
 from ...plot import Chart, Panel
 from ...train import descend, squared_error
-from ..engine.check import at_least, at_most, between, close, equal, falls
+from ..engine.check import at_least, at_most, between, close, decreasing, equal
 from ..engine.claim import Verdict, claim, erratum
 from .trained import (
     RATE,
@@ -51,7 +51,7 @@ def lazy(key):
     ]
     return Verdict(
         between("power of m in the relative change, widths 64 … 4,096", slope(share), -0.65, -0.35),
-        falls("relative change", share),
+        decreasing("relative change", share),
         between(
             "power of m in the absolute change",
             slope([length.mean() for length in changes]),
@@ -94,7 +94,7 @@ def regression(key):
     off = [np.abs(true - predicted_path).max() for true, predicted_path in paths.values()]
     return Verdict(
         at_most("gap to the linearised network, width 4,096, mean of 10 networks", mean[-1], 0.02),
-        falls("gap, widths 64 … 4,096", mean),
+        decreasing("gap, widths 64 … 4,096", mean),
         at_most(
             "linearised, against the kernel of infinite width: mean distance at 4 inputs",
             np.abs(np.asarray(predict(h, case.new))[:, 0] - predicted).mean(),
@@ -177,9 +177,9 @@ def constant(key):
         for part in results
     ]
     return Verdict(
-        falls("largest relative change of K during training, widths 64 … 4,096", changed),
+        decreasing("largest relative change of K during training, widths 64 … 4,096", changed),
         between("power of m in it", slope(changed), -1.0, -0.35),
-        falls("largest distance to the limit", distances),
+        decreasing("largest distance to the limit", distances),
         between("power of m in it", slope(distances), -1.0, -0.35),
         at_least(
             "change of the outputs meanwhile, width 4,096",
@@ -267,7 +267,7 @@ def solution(key):
         limit(case.xs), case.ys - f
     )
     return Verdict(
-        falls("gap of trained networks, widths 64 … 4,096", gaps),
+        decreasing("gap of trained networks, widths 64 … 4,096", gaps),
         between("power of m in it", slope(gaps), -0.8, -0.3),
         at_most("gap at width 4,096", gaps[-1], 0.05),
         close("at the examples: y", ends, np.broadcast_to(case.ys, ends.shape), tolerance=1e-4),

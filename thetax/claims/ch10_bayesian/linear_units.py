@@ -15,7 +15,7 @@ from ...explain import infinite_width_limit
 from ...layers import Initialiser, Linear, gaussian, identity, lecun, orthogonal
 from ...models import MLP, ridge
 from ...plot import Panel
-from ..engine.check import close, equal, falls, likely, refuted, within
+from ..engine.check import close, decreasing, equal, not_rejected, refuted, within
 from ..engine.claim import Verdict, claim, erratum
 from .processes import covariance_errors, distances
 
@@ -75,7 +75,7 @@ def unit(key, rng):
         ),
         within("means", ys.mean(axis=0), np.zeros(n), error=np.sqrt(np.diag(sigma) / DRAWS)),
         close("the library's kernel", np.asarray(kernel(jnp.asarray(X))), sigma),
-        likely(
+        not_rejected(
             "squared distances, Kolmogorov-Smirnov against χ² with 3 degrees of freedom",
             stats.kstest(square, stats.chi2(d).cdf).pvalue,
         ),
@@ -163,7 +163,7 @@ def several(key, rng):
             sigma,
             error=covariance_errors(sigma, draws),
         ),
-        likely(
+        not_rejected(
             "jointly normal: squared distances, against χ² with 6 degrees of freedom",
             stats.kstest(distances(ys, 0.0, sigma), stats.chi2(m * n).cdf).pvalue,
         ),
@@ -279,7 +279,7 @@ def deep(key, rng, scale):
             3 * 1.5**2 - 3,
             error=two_layers[1],
         ),
-        falls("it decreases with the width", result[:, 0]),
+        decreasing("it decreases with the width", result[:, 0]),
         refuted(within("width 4: 0, as if it were normal", result[0, 0], 0.0, error=result[0, 1])),
         within(
             "E y² over k, every width", result[:, 2], np.ones(3), error=np.sqrt((2 + 6 / m) / draws)

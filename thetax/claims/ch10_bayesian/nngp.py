@@ -14,7 +14,7 @@ from ...explain import dual_activation, infinite_width_limit
 from ...layers import Linear, he, ntk_parametrisation, relu, tanh
 from ...models import MLP
 from ...plot import Chart, Panel
-from ..engine.check import at_least, close, falls, likely, refuted, within
+from ..engine.check import at_least, close, decreasing, not_rejected, refuted, within
 from ..engine.claim import Verdict, claim, erratum
 from ..engine.numpy_rng import numpy_rng
 
@@ -343,9 +343,11 @@ def central_limit(key, rng):
     height = lambda values: np.histogram(values / np.sqrt(k), bins=z, density=True)[0]
     middle = (z[1:] + z[:-1]) / 2
     return Verdict(
-        falls("distance to N(0, k), widths 1, 4, 16, 64", [tests[m].statistic for m in widths]),
-        likely("width 64: Kolmogorov-Smirnov", tests[64].pvalue, false_alarm=1e-3),
-        refuted(likely("width 4: Kolmogorov-Smirnov", tests[4].pvalue, false_alarm=1e-3)),
+        decreasing(
+            "distance to N(0, k), widths 1, 4, 16, 64", [tests[m].statistic for m in widths]
+        ),
+        not_rejected("width 64: Kolmogorov-Smirnov", tests[64].pvalue, false_alarm=1e-3),
+        refuted(not_rejected("width 4: Kolmogorov-Smirnov", tests[4].pvalue, false_alarm=1e-3)),
         within(
             "variance at width 64: k",
             np.mean(ys[64] ** 2),

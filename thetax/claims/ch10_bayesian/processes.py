@@ -12,7 +12,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from ...bayes import RBF, GaussianProcess
 from ...layers import Linear
 from ...plot import Chart, Panel
-from ..engine.check import at_least, at_most, close, likely, refuted, rises, within
+from ..engine.check import at_least, at_most, close, increasing, not_rejected, refuted, within
 from ..engine.claim import Verdict, claim
 
 
@@ -80,7 +80,7 @@ def process(key, rng):
     scaled = mu + (values - mu) * np.sqrt(
         rng.choice([0.5, 1.5], size=(draws, 1))
     )  # same moments, not normal
-    square = lambda name, draws, mean, cov: likely(
+    square = lambda name, draws, mean, cov: not_rejected(
         f"{name}: squared distances, Kolmogorov-Smirnov against χ²",
         stats.kstest(distances(draws, mean, cov), stats.chi2(len(cov)).cdf).pvalue,
     )
@@ -263,7 +263,7 @@ def rbf(key, rng):
             expected,
             error=expected * np.sqrt(2 / draws),
         ),
-        rises("it increases with the distance", variances),
+        increasing("it increases with the distance", variances),
         refuted(
             close(
                 "length scale 1/√γ",

@@ -15,7 +15,7 @@ from ...models import MLP
 from ...plot import Panel
 from ...threat import L1, L2, Linf
 from ...train import Silent, cross_entropy, descend, fit, log_loss
-from ..engine.check import at_least, at_most, close, close_derivative, rises
+from ..engine.check import at_least, at_most, close, close_derivative, increasing
 from ..engine.claim import Verdict, claim
 from ..engine.numpy_rng import numpy_rng
 from .deepfool import correct, digits, trained
@@ -75,7 +75,7 @@ def worst(rng):
     return Verdict(
         close("the closed form, p = 1, 2, ∞", ours, exact, tolerance=1e-4),
         close("the largest on a grid", ours, on_grid, tolerance=2e-3, method="brute force"),
-        rises("with ε", [float(of(L2(eps))) for eps in (0.05, 0.1, 0.2, 0.4, 0.8)]),
+        increasing("with ε", [float(of(L2(eps))) for eps in (0.05, 0.1, 0.2, 0.4, 0.8)]),
         close("ε = 0", float(of(L2(0.0))), float(cross_entropy(line, batch))),
     )
 

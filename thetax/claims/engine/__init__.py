@@ -7,11 +7,11 @@ from .check import at_most as at_most
 from .check import between as between
 from .check import close as close
 from .check import close_derivative as close_derivative
+from .check import decreasing as decreasing
 from .check import equal as equal
-from .check import falls as falls
-from .check import likely as likely
+from .check import increasing as increasing
+from .check import not_rejected as not_rejected
 from .check import refuted as refuted
-from .check import rises as rises
 from .check import within as within
 from .claim import Claim as Claim
 from .claim import Scale as Scale

@@ -6,9 +6,9 @@ r"""A check compares a measured value with an expected one and records the metho
 | `close` | the largest difference is within the tolerance |
 | `at_most`, `at_least` | no entry passes its bound by more than the slack |
 | `between` | the number lies in a range |
-| `falls`, `rises` | the sequence is strictly decreasing (increasing) |
+| `decreasing`, `increasing` | the sequence is strictly decreasing (increasing) |
 | `within` | the difference is within its statistical error, at a stated false-alarm rate |
-| `likely` | a p-value is above a stated false-alarm rate |
+| `not_rejected` | a p-value is above a stated false-alarm rate |
 | `refuted` | another check does not hold: a control that must fail |
 
 NaN passes no check, and empty arrays are an error: a check must be able to fail.
@@ -170,16 +170,16 @@ def between(
     )
 
 
-def falls(name: str, values: Any, *, method: Method = "trend") -> Check:
+def decreasing(name: str, values: Any, *, method: Method = "trend") -> Check:
     """The sequence is strictly decreasing.
 
-    >>> falls("error", [0.5, 0.3, 0.3]).holds
+    >>> decreasing("error", [0.5, 0.3, 0.3]).holds
     False
     """
     return _ordered(name, values, method, "falling", -1)
 
 
-def rises(name: str, values: Any, *, method: Method = "trend") -> Check:
+def increasing(name: str, values: Any, *, method: Method = "trend") -> Check:
     """The sequence is strictly increasing."""
     return _ordered(name, values, method, "rising", 1)
 
@@ -223,10 +223,10 @@ def within(
     )
 
 
-def likely(name: str, p_value: float, *, false_alarm: float = 1e-4) -> Check:
+def not_rejected(name: str, p_value: float, *, false_alarm: float = 1e-4) -> Check:
     """The p-value of a test is at least the false-alarm rate.
 
-    >>> likely("normal", 0.3).holds
+    >>> not_rejected("normal", 0.3).holds
     True
     """
     value = float(p_value)

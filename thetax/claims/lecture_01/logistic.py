@@ -9,7 +9,7 @@ from scipy import special
 from ... import layers
 from ...layers import Chain, Linear
 from ...plot import Panel
-from ..engine.check import at_least, at_most, close, equal, falls, refuted
+from ..engine.check import at_least, at_most, close, decreasing, equal, refuted
 from ..engine.claim import Verdict, claim
 
 GRID = np.linspace(-8, 8, 161)
@@ -59,7 +59,7 @@ def logistic_unit(rng):
             np.diff(_library(layers.sigmoid, np.linspace(-30, 30, 601))),
             np.nextafter(0, 1),
         ),
-        falls("largest distance from H on 0.01 ≤ |z| ≤ 3, β from 1 to 10,000", gaps),
+        decreasing("largest distance from H on 0.01 ≤ |z| ≤ 3, β from 1 to 10,000", gaps),
         at_most("and at β = 10,000", gaps[-1], 1e-40),
         figure=Panel(
             "z",

@@ -11,7 +11,7 @@ import optax
 from .... import explain, layers, models, train
 from ....core import predict, run
 from ....plot import Chart, Panel
-from ...engine.check import at_most, close, equal, falls, refuted, within
+from ...engine.check import at_most, close, decreasing, equal, refuted, within
 from ...engine.claim import Verdict, claim
 
 D = 6
@@ -219,7 +219,7 @@ def ridge(key, rng):
         ),
         close("and the fit of the minimiser", (X * c) @ scaled, X @ best, tolerance=1e-11),
         refuted(close("the fit of plain ridge", (X * c) @ plain[1], X @ plain[0], tolerance=1e-3)),
-        falls(
+        decreasing(
             "the penalty for φ = 0.5, 0.1, 0.01, 0.001",
             [_library(X, y, jnp.asarray(w), r) - np.sum((X @ w - y) ** 2) for r in rates],
         ),

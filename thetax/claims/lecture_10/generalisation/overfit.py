@@ -8,7 +8,7 @@ import numpy as np
 
 from ....core import predict
 from ....plot import Chart, Panel
-from ...engine.check import at_least, at_most, equal, falls
+from ...engine.check import at_least, at_most, decreasing, equal
 from ...engine.claim import Verdict, claim
 from .wide import errors, networks, repeat, sine, trained
 
@@ -56,7 +56,7 @@ def overfit(rng):
             int((bend[:5, 3] < bend[:5, 0]).sum()),
             5,
         ),
-        falls("median of ∫f''² for λ = 0, 10⁻⁴, 10⁻³, 10⁻²", np.median(bend, axis=0)),
+        decreasing("median of ∫f''² for λ = 0, 10⁻⁴, 10⁻³, 10⁻²", np.median(bend, axis=0)),
         figure=Chart(
             Panel(
                 "step",

@@ -10,7 +10,7 @@ from scipy.special import expit
 from .... import layers, models, train, tree
 from ....core import predict, run
 from ....plot import Chart, Panel
-from ...engine.check import at_least, at_most, close, equal, falls, refuted
+from ...engine.check import at_least, at_most, close, decreasing, equal, refuted
 from ...engine.claim import Verdict, claim
 
 
@@ -60,7 +60,7 @@ def uat(key):
         checks += [
             close(f"{name}, N = 50: unit by unit", on_grid(nets[0], x), formula),
             at_most(f"{name}, N = 400: largest error on 10,001 points", error[-1], 1e-2),
-            falls(f"{name}: error by N", error),
+            decreasing(f"{name}: error by N", error),
             close(
                 f"{name}: error over slope × half a cell",
                 error / (slope * h / 2),
@@ -85,7 +85,7 @@ def uat(key):
     ]
     return Verdict(
         *checks,
-        falls("two inputs, M = 50, 200, 800 random units: error on new points", miss),
+        decreasing("two inputs, M = 50, 200, 800 random units: error on new points", miss),
         assumed=("σ is continuous, or at least bounded and measurable",),
         figure=Chart(
             Panel(

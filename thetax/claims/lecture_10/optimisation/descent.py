@@ -11,7 +11,7 @@ from .... import layers, models, train, tree
 from ....core import run
 from ....plot import Chart, Panel
 from ...ch03_gradients.problems import descent, quadratic, spectrum
-from ...engine.check import at_least, at_most, close, close_derivative, equal, falls, refuted
+from ...engine.check import at_least, at_most, close, close_derivative, decreasing, equal, refuted
 from ...engine.claim import Verdict, claim, erratum
 
 
@@ -244,7 +244,7 @@ def stationary(rng):
     marks = [10, 100, 1000, 10_000]
     return Verdict(
         *checks,
-        falls("separable data: ‖∇‖ at k = 10, 100, 1000, 10,000", slopes[marks]),
+        decreasing("separable data: ‖∇‖ at k = 10, 100, 1000, 10,000", slopes[marks]),
         at_most("and at the end", slopes[-1], 1e-3),
         at_least("growth of ‖θ‖ from one to the next", np.diff(lengths[marks]), 0.5),
         assumptions=[

@@ -15,7 +15,7 @@ from ....core import Iteration, iterate, run
 from ....layers import Chain, Linear
 from ....plot import Panel
 from ...ch03_gradients.problems import descent, quadratic
-from ...engine.check import at_least, at_most, close, equal, likely, refuted
+from ...engine.check import at_least, at_most, close, equal, not_rejected, refuted
 from ...engine.claim import Verdict, claim
 
 
@@ -105,7 +105,9 @@ def sgd(key, rng):
             subsets[all_of_them].sum(),
             600,
         ),
-        likely("the 15 subsets equally often: χ²", stats.chisquare(subsets[all_of_them]).pvalue),
+        not_rejected(
+            "the 15 subsets equally often: χ²", stats.chisquare(subsets[all_of_them]).pvalue
+        ),
         figure=Panel(
             "epoch",
             "risk",
