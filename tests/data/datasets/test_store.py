@@ -287,9 +287,8 @@ def test_every_dataset_is_described(dataset):
         assert source.form in dataset.forms
         if isinstance(source, Package | PackageGroup):
             packages = source.packages if isinstance(source, PackageGroup) else (source,)
-            assert sorted(name for package in packages for name in package.members) == sorted(
-                source.form.files
-            )
+            names = [name for p in packages for name in p.members or (p.archive,)]
+            assert sorted(names) == sorted(source.form.files)
             assert all(len(package.sha256) == 64 for package in packages)
         else:
             assert source.base.startswith("https://")

@@ -6,7 +6,7 @@ import networkx as nx
 import numpy as np
 
 from ...data import stack_graphs
-from ...layers import gcn_propagate, relu, tanh
+from ...layers import GCN, Linear, gcn_propagate, relu, tanh
 from ..engine.check import at_most, between, close, equal, refuted
 from ..engine.claim import Verdict, claim, erratum
 from .graphs_by_loop import coupling
@@ -171,4 +171,31 @@ def norm_one(rng):
         at_most("‖σ(ĀXW)‖ over ‖X‖‖W‖", np.array(ratios), 1.0),
         at_most("growth of ‖X‖ in 50 propagations", norms[1:] / norms[:-1], 1.0, slack=1e-12),
         refuted(at_most("‖A‖, without normalisation", np.array(plain), 1.0)),
+    )
+
+
+@erratum(
+    "7.4-coupling-norm",
+    title="The weights must not increase the norm either",
+    printed=r"\|\bar A\|_2 \le 1 \Rightarrow \|\sigma(\bar A X W)\| \le \|X\|",
+    corrected=r"\|\sigma(\bar A X W)\|_F \le \|X\|_F\, \|W\|_2",
+    of=("layers.GCN",),
+    cites=KIPF,
+)
+def weights_increase_the_norm(rng):
+    r"""The norm of $\bar A$ alone does not keep activations from growing: with $W = 2I$, the
+    activations of five layers on $D^{1/2} 1$ are 32 times as large.
+    """
+    graph = random_graph(rng)
+    root = np.sqrt([[1.0 + graph.degree[i]] for i in graph])
+    layer = GCN(Linear(2 * jnp.eye(1)))
+    features = [graph_of(graph, root)]
+    for _ in range(5):
+        features.append(layer(features[-1]))
+    norms = np.array([np.linalg.norm(g.nodes) for g in features])
+    growth = norms[1:] / norms[:-1]
+    return Verdict(
+        close("five layers with W = 2I", norms[-1] / norms[0], 32.0, tolerance=1e-10),
+        at_most("growth of a layer over the norm of W", growth / 2, 1.0, slack=1e-12),
+        printed=[at_most("growth of a layer", growth, 1.0, slack=1e-6)],
     )

@@ -133,7 +133,8 @@ def equivariant(key, rng):
 )
 def wrong_side(rng):
     r"""For a cycle of three rows, which is not its own inverse, $P f(PX) = f(X)$ fails even for
-    $\tanh$ of every row; $f(PX) = P f(X)$, that is $f(X) = P^\top f(PX)$, holds.
+    $\tanh$ of every row; $f(PX) = P f(X)$, that is $f(X) = P^\top f(PX)$, holds. Definition 7.5,
+    for graphs, is printed with the same mistake.
     """
     X, P = rng.normal(size=(3, 2)), matrix_of(CYCLE)
     y, permuted = (np.asarray(tanh(jnp.asarray(rows))) for rows in (X, P @ X))

@@ -17,8 +17,9 @@ def with_orthogonal_transform(objective: Objective, *, strength: float = 1e-3) -
 
     >>> from thetax.models import PointNet, PointNetWidths
     >>> net = PointNet.init(2, widths=PointNetWidths().divided_by(32), key=jax.random.key(0))
-    >>> zero = lambda model, batch, key=None: jnp.zeros(())
-    >>> float(with_orthogonal_transform(zero)(net, (jnp.ones((4, 5, 3)), jnp.zeros(4, int))))
+    >>> zero = lambda model, batch, key=None: 0.0
+    >>> clouds = jax.numpy.ones((4, 5, 3))
+    >>> float(with_orthogonal_transform(zero)(net, (clouds, None)))
     0.0
     """
     check_strength("with_orthogonal_transform", strength)
