@@ -125,6 +125,7 @@ def test_decay_is_of_the_first_layer_only(papers):
     assert all(not leaf.any() for leaf in jax.tree.leaves(second))
 
 
+@pytest.mark.slow
 def test_oversmoothing_has_a_row_for_each_cure_and_depth(job, papers):
     outcome = oversmoothing(
         job, depths=(2, 8), cures=("none", "jumping knowledge"), n_seeds=2, epochs=25

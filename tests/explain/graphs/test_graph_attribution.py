@@ -53,6 +53,7 @@ def test_directions_one_by_one():
     assert result.node == 3
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("layer", ["gcn", "gat"])
 def test_gradients_by_finite_differences(layer, x64):
     weights = np.random.default_rng(1).uniform(0.5, 2, len(PAIRS))

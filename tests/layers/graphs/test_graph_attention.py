@@ -60,6 +60,7 @@ def by_loop(layer, graph):
     return merged + np.asarray(layer.b), q, loops
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.usefixtures("x64", "strict")
 @layers
 @pytest.mark.parametrize("self_loops", [True, False])

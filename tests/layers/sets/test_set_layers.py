@@ -54,6 +54,7 @@ def rows(x):
     return x.points if isinstance(x, PointSet) else x
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", LAYERS)
 def test_the_order_does_not_matter(name):
     init, is_equivariant = LAYERS[name]
@@ -67,6 +68,7 @@ def test_the_order_does_not_matter(name):
     assert float(jnp.abs(y).max()) > 0.1
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", LAYERS)
 def test_padding_is_invisible(name):
     init, is_equivariant = LAYERS[name]

@@ -142,6 +142,7 @@ def test_attacks_smoothing_and_saliency():
     assert np.abs(jax.grad(lambda w: edges(w)[0])(ones)).max() > 1e-3
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("layer", ["gcn", "sage", "gin"])
 def test_certified_margins_are_sound(layer):
     """No random features within the radius have a smaller margin; those of GAT are refused."""

@@ -27,6 +27,7 @@ from thetax.train import (
 KEY = jr.key(0)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("layer", list(GRAPH_LAYERS))
 def test_shapes_of_nodes_graphs_and_batches(layer):
     graphs = [random_graph(seed, n_nodes=4 + seed) for seed in range(2)]

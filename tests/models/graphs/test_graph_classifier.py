@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import optax
+import pytest
 
 from thetax import data, explain
 from thetax.core import predict
@@ -33,6 +34,7 @@ def test_its_tangent_kernel_is_the_product_of_jacobians():
     np.testing.assert_allclose(K, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
 
 
+@pytest.mark.slow
 def test_its_sharpness_is_the_largest_eigenvalue_of_the_hessian():
     leaves, unravel = jax.flatten_util.ravel_pytree(NET)
     H = jax.hessian(lambda theta: cross_entropy(unravel(theta), (XS, YS)))(leaves)

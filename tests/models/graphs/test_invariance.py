@@ -103,6 +103,7 @@ def graph_of(n: int) -> Graph:
     return random_graph(3, n_nodes=n, n_pairs=n, undirected=True)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("n", [5, pytest.param(50, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", list(NODES))
@@ -116,6 +117,7 @@ def test_nodes_are_renumbered(name, n):
     assert moved > 1e-3
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("n", [5, pytest.param(50, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", list(GRAPHS))
@@ -158,6 +160,7 @@ def test_half_precision(name, dtype):
     assert error < {"bfloat16": 4e-2, "float16": 5e-3}[dtype]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("name", list(NODES))
 def test_padding_and_other_graphs_change_nothing_at_real_nodes(name):
@@ -175,6 +178,7 @@ def test_padding_and_other_graphs_change_nothing_at_real_nodes(name):
         assert np.allclose(found[:5], expected, atol=1e-13)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("name", list(GRAPHS))
 def test_padding_and_batches_change_nothing_of_a_graph(name):
