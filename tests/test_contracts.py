@@ -54,6 +54,7 @@ def test_leaves_are_parameters(row):
     assert tree.size(model) == sum(np.size(leaf) for leaf in jax.tree.leaves(other))
 
 
+@pytest.mark.sampled(2)
 @models
 @strict
 def test_compiled_model_contract(row):
