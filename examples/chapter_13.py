@@ -70,7 +70,7 @@ def main(folder: str | None = None, *, epochs: int = 30) -> dict[str, float]:
             print(warning)
 
         # §13.1: the distance to the nearest adversarial example of each digit
-        nearest = attack.perturb(attack.DeepFool(threat.L2, box=BOX), net, test)
+        nearest = attack.perturb(net, test, attack.DeepFool(threat.L2, box=BOX))
         distances = np.sort(np.where(nearest.success, nearest.distance, np.inf))
         results[f"{name} distance"] = float(np.median(distances))
         curves[name] = distances, 1 - np.arange(len(distances)) / len(distances)

@@ -84,7 +84,7 @@ def main(folder: str | None = None, *, n_examples: int = 100_000) -> dict[str, f
     start = 0.003
     targets = inputs[:, :3] * jnp.asarray(strengths)[None]
     linear = models.deep_linear(4, 3, 3, key=key_net)
-    closed_form = models.deep_linear_gradient(linear, models.correlations(inputs, targets))
+    closed_form = models.deep_linear_gradient(linear, models.second_moments(inputs, targets))
     gradients = jax.grad(lambda net: 4 * train.squared_error(net, (inputs, targets)))(linear)
     results["correlations"] = float(
         max(abs(a.W - b.W).max() for a, b in zip(closed_form.layers, gradients.layers))

@@ -53,6 +53,21 @@ REFUSED = {  # by the operation that is named
         ("Recurrent LRU", "Recurrent DiagonalSSM", "Recurrent DiagonalSSM bilinear"), "complex"
     ),
     "Attention sparse": "scatter-max",
+    **dict.fromkeys(
+        (
+            "GraphSAGE max of a graph",
+            "GAT of a graph",
+            "GAT dropout of a graph",
+            "GAT edges of a graph",
+            "GATv2 of a graph",
+            "MessagePassing of a graph",
+            "Readout of a graph",
+            "AttentionReadout of a graph",
+            "GNN of a graph",
+        ),
+        "scatter-max",
+    ),
+    **dict.fromkeys(("SetAbstraction", "PointNet2"), "argmax"),
 }
 ROWS = [row for row in (*MODELS, *STEPS) if not row.batch]
 QUICK = (

@@ -76,7 +76,8 @@ def graph_attention(key, rng):
     looped = Graph.from_edges(HOUSE + [(i, i) for i in range(5)], X, edges=rng.normal(size=(11, 2)))
     without = GAT(layer.V, layer.u_receiver, layer.u_sender, None, layer.b)
     listed = GAT(layer.V, layer.u_receiver, layer.u_sender, None, layer.b, self_loops=False)
-    over_all = np.exp(leaky((X @ V.T @ layer.u_receiver[0])[:, None] + X @ V.T @ layer.u_sender[0]))
+    received, sent = (X @ V.T @ np.asarray(u[0]) for u in (layer.u_receiver, layer.u_sender))
+    over_all = np.exp(leaky(np.add.outer(received, sent)))
     over_all = over_all / over_all.sum(axis=1, keepdims=True)
     return Verdict(
         close("q, by loops over neighbours", found, q),
