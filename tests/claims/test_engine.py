@@ -1,8 +1,10 @@
 """The claims engine: checks, the registry, running claims, findings."""
 
+import itertools
 import json
 import os
 import signal
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +22,7 @@ from thetax.claims import (
     at_most,
     between,
     close,
+    close_derivative,
     coverage,
     decreasing,
     equal,
@@ -37,6 +40,7 @@ from thetax.claims.engine.claim import Claim
 from thetax.claims.engine.numpy_rng import numpy_rng
 from thetax.claims.engine.pages import errata
 from thetax.claims.engine.uses import unused
+from thetax.claims.engine.verify import Finding
 from thetax.data import DatasetUnavailable
 from thetax.layers import tanh
 
@@ -453,3 +457,26 @@ def test_several_processes_and_a_death_hide_nothing(tmp_path, monkeypatch):
     assert findings.pop("1.2-sgn").error.startswith("The process of this claim died")
     assert "no data" in findings.pop("1.2-xor").error
     assert all(finding.holds for finding in findings.values())
+
+
+def test_a_derivative_has_the_tolerance_of_finite_differences():
+    near, far = (close_derivative("slope", 1.0, 1.0 + error) for error in (5e-9, 5e-8))
+    assert near.holds
+    assert not far.holds
+    assert near.method == "finite differences"
+    assert close_derivative("slope", 1.0, 1.0 + 5e-8, tolerance=1e-7).holds
+    assert close_derivative("slope", 1e9, 1e9 + 1, relative=True).holds
+
+
+def test_a_worker_forgets_compiled_programs_now_and_then(monkeypatch):
+    verify_module = sys.modules["thetax.claims.engine.verify"]
+    calls = []
+    monkeypatch.setattr(verify_module, "CLAIMS_PER_CLEANUP", 3)
+    monkeypatch.setattr(verify_module, "_claims_run", itertools.count(1))
+    monkeypatch.setattr(verify_module.jax, "clear_caches", lambda: calls.append(None))
+    claim = find_claims("1.2-xor")[0]
+    finding = Finding(claim, None, "", 0, "quick", 0.0)
+    monkeypatch.setattr(verify_module, "run_claim", lambda *args, **options: finding)
+    for _ in range(7):
+        verify_module._work(claim, 0, "quick")
+    assert len(calls) == 2

@@ -74,8 +74,8 @@ def test_a_graph_network_beats_the_words_alone(job, papers, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["chebyshev", "sage", "gin", "gat"])
 def test_every_network_learns(job, papers, name):
-    outcome = cora(job, networks=(name,), n_seeds=2, epochs=60)
-    assert outcome.table[name]["test accuracy %"] > 60  # chance: 33; measured: 71 to 90
+    outcome = cora(job, networks=(name,), n_seeds=2, epochs=200)
+    assert outcome.table[name]["test accuracy %"] > 75
 
 
 @pytest.mark.parametrize(
@@ -83,8 +83,8 @@ def test_every_network_learns(job, papers, name):
     [
         ({"n_seeds": 1}, "n_seeds must be at least 2"),
         ({"epochs": 0}, "epochs must be more than 0"),
-        ({"networks": ("gcm",)}, "networks are some of mlp, chebyshev, sage, gin, gat, gcn"),
-        ({"networks": ()}, "networks are some of"),
+        ({"networks": ("gcm",)}, "networks may be mlp, chebyshev, sage, gin, gat, gcn"),
+        ({"networks": ()}, "networks may be"),
     ],
 )
 def test_bad_options_of_cora(job, options, message):
@@ -142,7 +142,7 @@ def test_oversmoothing_has_a_row_for_each_cure_and_depth(job, papers):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"cures": ("magic",)}, "cures are some of none, DropEdge"),
+        ({"cures": ("magic",)}, "cures may be none, DropEdge"),
         ({"depths": (0,)}, "depths are numbers of layers, at least 1"),
         ({"n_seeds": 0}, "n_seeds must be more than 0"),
     ],

@@ -11,7 +11,7 @@ from thetax.recipes import Outcome
 from thetax.recipes.engine import outcome as module
 from thetax.recipes.engine.outcome import load_outcome, save_outcome
 from thetax.recipes.engine.runs import execute
-from thetax.train import Run, Silent, cross_entropy, weight_decay
+from thetax.train import FitResult, Run, Silent, cross_entropy, weight_decay
 
 
 def outcome(n: int = 10) -> Outcome:
@@ -68,3 +68,17 @@ def test_a_run_saves_its_outcome(tmp_path, monkeypatch):
     second = load_outcome(run.folder)
     assert second.table == first.table
     assert second.reason == first.reason
+
+
+def test_what_is_given_replaces_what_the_fit_knows():
+    fitted, folded = (MLP.init(2, 2, key=jr.key(seed)) for seed in (0, 1))
+    result = FitResult(fitted, {"loss": np.zeros(2)}, "done", steps=2, seconds=1.5)
+    pair = (np.zeros((1, 2)), np.zeros(1, int))
+    fields = {"train": pair, "test": pair, "objective": cross_entropy}
+    outcome = Outcome.of_fit(result, **fields)
+    assert outcome.model is fitted
+    assert (outcome.reason, outcome.seconds) == ("done", 1.5)
+    assert outcome.history is result.history
+    outcome = Outcome.of_fit(result, model=folded, seconds=9.0, **fields)
+    assert outcome.model is folded
+    assert (outcome.reason, outcome.seconds) == ("done", 9.0)

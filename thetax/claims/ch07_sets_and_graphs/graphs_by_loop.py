@@ -69,7 +69,7 @@ def mlp(net: Any, x: np.ndarray) -> np.ndarray:
 
 
 def train(objective: Any, model: Any, optimiser: Any, *, steps: int, key: Any) -> Any:
-    """The model after so many steps on all data at once."""
+    """The model after `steps` steps on all data at once."""
     of_model = lambda model, batch, *, key=None: objective(model, key=key)
     fitted = jax.jit(lambda model: iterate(descend(of_model, optimiser), model, steps, key=key)[0])
     return fitted(model).model

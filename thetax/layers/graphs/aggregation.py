@@ -25,13 +25,11 @@ Aggregation = Literal["sum", "mean", "max", "min", "std", "softmax"]
 # The names of the aggregations, for `aggregate` and the layers.
 AGGREGATIONS: tuple[Aggregation, ...] = ("sum", "mean", "max", "min", "std", "softmax")
 
-# Below so many entries of the adjacency matrix per edge, a dense product is faster than a sum over
-# edges (measured on two CPU cores with 16 features).
+# Largest number of entries of the adjacency matrix per edge for which the dense product is used.
 DENSE_ENTRIES_PER_EDGE = 64
 
-
-# On a CPU, messages of more bytes are computed and summed in `N_PARTS` parts, which fit
-# into the cache: two to ten times as fast as all at once, with a sixteenth of the memory.
+# On a CPU, messages of more bytes are computed and summed in `N_PARTS` parts of the edges, which
+# need less memory and fit into the cache.
 MAX_MESSAGE_BYTES = 2**20
 N_PARTS = 16
 

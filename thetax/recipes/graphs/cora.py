@@ -178,7 +178,7 @@ def cora(
         check_positive(epochs=epochs)
     known = methods(data)
     if not networks or set(networks) - set(known):
-        raise ValueError(f"networks are some of {', '.join(known)}; got {networks}.")
+        raise ValueError(f"networks may be {', '.join(known)}; got {networks}.")
     job.note(f"loading {data}")
     papers = load_graph(data, normalise=True)
     train, valid, test = (

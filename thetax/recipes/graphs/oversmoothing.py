@@ -67,13 +67,13 @@ def oversmoothing(
     depths
         Numbers of graph layers.
     cures
-        Some of none, DropEdge, PairNorm, residual and jumping knowledge.
+        Any of none, DropEdge, PairNorm, residual and jumping knowledge.
     n_seeds
         Random seeds of each row.
     """
     check_positive(hidden=hidden, n_seeds=n_seeds, learning_rate=learning_rate, epochs=epochs)
     if not cures or set(cures) - set(CURES):
-        raise ValueError(f"cures are some of {', '.join(CURES)}; got {cures}.")
+        raise ValueError(f"cures may be {', '.join(CURES)}; got {cures}.")
     if not depths or min(depths) < 1:
         raise ValueError(f"depths are numbers of layers, at least 1; got {depths}.")
     job.note(f"loading {data}")
